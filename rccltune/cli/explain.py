@@ -149,10 +149,10 @@ def _must_be_rules(path: Path) -> None:
                 if is_text
                 else f"this is no rule file, it is a {form.value}",
                 where=str(path),
-                hint="give a file of lines colltype,minbytes,maxbytes,algorithm,…; a log of "
-                f"measurements is read by: {verb_for(form, path)}"
+                hint="give a file of lines colltype,minbytes,maxbytes,algorithm,…; of a log of "
+                f"measurements {verb_for(form, path)}"
                 if is_text
-                else f"read it with: {verb_for(form, path)}",
+                else f"{verb_for(form, path)}.",
             )
 
 

@@ -2,12 +2,12 @@
 
 busbw over algbw is a number that each collective has at each number of ranks
 (:func:`rccltune.model.busbw_factor`). Both are printed with few decimals, so it is known between
-two ends, which lie close together where a bandwidth is large and far apart where it is small.
+two ends. It decides where exactly one collective, or one number of ranks, fits what is stated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Final
@@ -17,11 +17,8 @@ from rccltune.model.vocabulary import Collective, busbw_factor
 
 _NONE: Final = "none"
 _ROOTED: Final = frozenset(
-    each for each in Collective if each.value in ("broadcast", "reduce", "gather", "scatter")
+    (Collective.BROADCAST, Collective.REDUCE, Collective.GATHER, Collective.SCATTER)
 )
-# More ranks than any table names are not proposed.
-_MOST_RANKS: Final = 1 << 20
-_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +61,16 @@ class RunEvidence:
             collective.has_own_algbw or self.low <= busbw_factor(collective, n_ranks) <= self.high
         )
 
-    def ranks_of(self, collective: Collective) -> tuple[int, int] | None:
-        """Fewest and most ranks that fit; None where none do. A factor of 1 fits any number."""
-        if not self.allows(collective):
-            return None
-        if busbw_factor(collective, 2) == busbw_factor(collective, 3):
-            return (2, _MOST_RANKS) if self.fits(collective, 2) else None
-        # A factor is k (n - 1) / n, so that n is 1 / (1 - factor / k).
+    def ranks_of(self, collective: Collective) -> int | None:
+        """The only number of ranks that fits; None where several do, or none."""
+        # A factor is k (n - 1) / n, so that n is 1 / (1 - factor / k); some are 1 for any n.
         k = 2 * busbw_factor(collective, 2)
-        if self.low >= k:
+        is_constant = busbw_factor(collective, 2) == busbw_factor(collective, 3)
+        if is_constant or not self.allows(collective) or not 0 < self.low <= self.high < k:
             return None
-        few, many = (min(_ranks_at(end / k), _MOST_RANKS) for end in (self.low, self.high))
+        few, many = (1 / (1 - end / k) for end in (self.low, self.high))
         few, many = max(2, ceil(few - 1e-6)), floor(many + 1e-6)
-        return (few, many) if few <= many else None
+        return few if few == many else None
 
     @property
     def shown(self) -> str:
@@ -87,107 +81,38 @@ class RunEvidence:
         return " and ".join(parts)
 
 
-def _ranks_at(share: float) -> float:
-    """The n of a share (n - 1) / n."""
-    return 1 / (1 - share) if share < 1 else inf
-
-
-# A missing bandwidth tells nothing.
-UNKNOWN: Final = RunEvidence()
-
-
 def evidence_of(run: LogRun) -> RunEvidence:
     """Evidence from the rows of one run."""
     timings = run.timings
     redops = {run.who[at].redop for at in timings["who"].unique()}
     named = frozenset(each.lower() for each in redops if each)
-    known = {"algbw", "busbw"} <= set(timings) and run.unit is not None
-    with_bandwidths = timings[:0]
-    if known:
-        with_bandwidths = timings[(timings["algbw"] > 0) & (timings["algbw"] < inf)]
-        with_bandwidths = with_bandwidths[with_bandwidths["busbw"].abs() < inf]
-    if not len(with_bandwidths):
+    if run.unit is None or not {"algbw", "busbw"} <= set(timings):
         return RunEvidence(redops=named, rooted=run.rooted)
-    peak = with_bandwidths.loc[with_bandwidths["algbw"].idxmax()]
-    algbw, busbw, line = float(peak["algbw"]), float(peak["busbw"]), int(peak["line"])
-    # One whole unit, since some tools truncate; below one unit nothing is told.
-    unit = run.unit or 0.0
-    if algbw <= 2 * unit:
-        return RunEvidence(redops=named, rooted=run.rooted, line=line)
+    is_finite = (timings["algbw"] > 0) & (timings["algbw"] < inf) & (timings["busbw"].abs() < inf)
+    # One whole unit, since some tools truncate; below two units nothing is told.
+    known = timings[is_finite & (timings["algbw"] > 2 * run.unit)]
+    if not len(known):
+        return RunEvidence(redops=named, rooted=run.rooted)
+    peak = known.iloc[int(known["algbw"].argmax())]
+    algbw, busbw, unit = float(peak["algbw"]), float(peak["busbw"]), run.unit
     return RunEvidence(
         low=max(0.0, busbw - unit) / (algbw + unit),
         high=(busbw + unit) / (algbw - unit),
         ratio=busbw / algbw,
         redops=named,
         rooted=run.rooted,
-        line=line,
+        line=int(peak["line"]),
     )
 
 
-def fitting_options(
-    evidence: RunEvidence, collective: Collective | None, n_ranks: int | None
-) -> str:
-    """Options that fit what a run tells, of those that are still to be said; empty without any.
-
-    Args:
-        evidence: of the run.
-        collective: where it is known.
-        n_ranks: where it is known.
-    """
-    if evidence is UNKNOWN or not evidence.shown:
-        return ""
-    listed = list(_options(evidence, collective, n_ranks))
-    if not listed:
-        return f"{evidence.shown}, which fits nothing that is known"
-    more = len(listed) - _SHOWN
-    words = listed if more <= 0 else [*listed[:_SHOWN], f"{more} more"]
-    return f"{evidence.shown}, which fits {' or '.join(words)}"
+def collectives_on(evidence: Sequence[RunEvidence], n_ranks: int) -> list[Collective]:
+    """Collectives that runs of one job can be of, on so many ranks."""
+    known = [one for one in Collective if not one.has_own_algbw]
+    return [c for c in known if all(one.fits(c, n_ranks) for one in evidence)]
 
 
-def only_candidate(
-    evidence: Sequence[RunEvidence], collective: Collective | None, n_ranks: int | None
-) -> tuple[Collective, int] | None:
-    """The only collective, or the only number of ranks, that runs can be of; else None.
-
-    Args:
-        evidence: evidence of each run.
-        collective: where it is known.
-        n_ranks: where it is known.
-    """
-    if not evidence or all(one.ratio is None for one in evidence):
-        return None
-    known = [c for c in Collective if not c.has_own_algbw] if collective is None else [collective]
-    fit = []
-    for each in known:
-        spans = [one.ranks_of(each) or (2, 1) for one in evidence]
-        few, many = max(span[0] for span in spans), min(span[1] for span in spans)
-        if n_ranks is not None and n_ranks > 1 and all(one.fits(each, n_ranks) for one in evidence):
-            few = many = n_ranks
-        elif n_ranks is not None:
-            continue
-        if few <= many:
-            fit.append((each, few, many))
-    if len(fit) != 1 or fit[0][1] != fit[0][2]:
-        return None
-    return fit[0][0], fit[0][1]
-
-
-def _options(
-    evidence: RunEvidence, collective: Collective | None, n_ranks: int | None
-) -> Iterator[str]:
-    known = [each for each in Collective if not each.has_own_algbw]
-    for each in known if collective is None else (collective,):
-        name = "" if collective is not None else f"--collective {each.value}"
-        if n_ranks is not None:
-            if evidence.fits(each, n_ranks):
-                yield f"{name} on {n_ranks} ranks".strip()
-        elif (ranks := evidence.ranks_of(each)) is not None:
-            yield f"{name} {_ranks_shown(*ranks)}".strip()
-
-
-def _ranks_shown(few: int, many: int) -> str:
-    if few == many:
-        return f"--ranks {few}"
-    if many == _MOST_RANKS:
-        return "any --ranks" if few == 2 else f"--ranks {few} or more"
-    return f"--ranks {few} to {many}"
+def only_ranks(evidence: Sequence[RunEvidence], collective: Collective) -> int | None:
+    """The only number of ranks that runs of one job can be on; None where that is not one."""
+    found = {number for one in evidence if (number := one.ranks_of(collective)) is not None}
+    fit = [n for n in found if all(one.fits(collective, n) for one in evidence)]
+    return fit[0] if len(fit) == 1 and len(found) == 1 else None

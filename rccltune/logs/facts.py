@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -22,18 +23,27 @@ class LogFacts:
     Attributes:
         line: line that says it, or its first row.
         said_at: other lines, by the field that they say.
-        setting: what was asked for, possibly only in part.
-        chosen_by: what chose, where no setting says it: a tuner, or a variable that leaves several.
+        setting: what a table's own columns say was asked for, possibly only in part.
+        variables: of the process, as commands, the library's log or the benchmark say.
+        is_told: some command or variable was seen, so that what is not named was not set.
+        mentioned: line and text of a sentence that names a variable that chooses.
+        library: as its log or the benchmark names it.
+        least_nodes: hosts that are named, where not all of them are.
         nodes_unsure: the number of nodes comes from a column known to be wrong at times.
+        vendor: whose GPUs the program serves, ``amd`` or ``nvidia``, where a line says it.
     """
 
     line: int
     said_at: tuple[tuple[str, int], ...] = ()
     collective: Collective | None = None
     setting: Setting | None = None
-    chosen_by: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    is_told: bool = False
+    mentioned: tuple[int, str] | None = None
+    library: str | None = None
     n_ranks: int | None = None
     n_nodes: int | None = None
+    least_nodes: int | None = None
     nodes_unsure: bool = False
     dtype: str | None = None
     redop: str | None = None
@@ -42,6 +52,7 @@ class LogFacts:
     rank_placement: str | None = None
     mode: Mode | None = None
     product: str | None = None
+    vendor: str | None = None
     arch: str | None = None
     cu_count: int | None = None
     hosts: tuple[str, ...] = ()
@@ -58,7 +69,7 @@ class LogFacts:
         missing = {
             each.name: getattr(other, each.name)
             for each in fields(self)
-            if getattr(self, each.name) in (None, ()) or getattr(self, each.name) is False
+            if getattr(self, each.name) in (None, (), {}) or getattr(self, each.name) is False
         }
         if self.graph is not None:
             missing.pop("graph", None)
@@ -67,10 +78,10 @@ class LogFacts:
 
 @dataclass(slots=True)
 class LogRun:
-    """One start of a benchmark, or what stands for it in the file.
+    """One start of a benchmark, or a part of one under its own variables, and its table.
 
     Attributes:
-        said: what holds for the whole run, once all of the file was read.
+        said: what holds for the whole run.
         timings: its table, see :mod:`rccltune.logs.timings`.
         who: what holds for the timings of each number in its column ``who``.
         settings: what ran, by the number in its column ``ran``.
@@ -81,7 +92,6 @@ class LogRun:
             ran, being of several collectives or scales.
         rooted: whether rows name a root; None where the table has no column for it.
         cputime: the benchmark printed the CPU's time, so times come from algbw.
-        max_size: size that the benchmark was asked for and did not reach.
     """
 
     said: LogFacts
@@ -95,7 +105,6 @@ class LogRun:
     unit: float | None = 0.01
     rooted: bool | None = None
     cputime: bool = False
-    max_size: int | None = None
 
     @property
     def first(self) -> LogFacts:
@@ -104,13 +113,8 @@ class LogRun:
 
     @property
     def mean_busbw(self) -> float | None:
-        """Average bus bandwidth as the benchmark computes it, from the rows read; zeros count."""
-        return mean_busbw(self.timings)
-
-
-def mean_busbw(timings: pd.DataFrame) -> float | None:
-    """Mean of bus bandwidths, zeros included; None without any."""
-    if "busbw" not in timings:
-        return None
-    finite = timings["busbw"][timings["busbw"].abs() < inf]
-    return float(finite.mean()) if len(finite) else None
+        """Average bus bandwidth as the benchmark computes it, zeros included; None without any."""
+        if "busbw" not in self.timings:
+            return None
+        finite = self.timings["busbw"][self.timings["busbw"].abs() < inf]
+        return float(finite.mean()) if len(finite) else None

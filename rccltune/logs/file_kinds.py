@@ -1,4 +1,4 @@
-"""Kinds of files by how they begin, and the verb that reads what import does not."""
+"""Kinds of files by how they begin, and the verb that reads each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rccltune.model.vocabulary import Collective
 
 _OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
 _ARRAY: Final = re.compile(r"\s*\[\s*(?:\{|\]|$)")
-_RESULTS: Final = re.compile(r"\s*\{\s*\"(?:version|start_time|args|config|results)\"")
+_RESULTS: Final = re.compile(r'\s*\{\s*"(?:version|start_time|args|config|results)"')
 # A rule, the names of its columns, or a line that only our rule files have. All files of ours
 # begin with a line of their format.
 _RULE: Final = re.compile(
@@ -27,7 +27,7 @@ _SAMPLES: Final = "collective,n_nodes,n_ranks,rank_placement,"
 _SEPARATORS: Final = ",;\t|"
 
 
-# The field that every line of Inspector's has (inspector_json.cc).
+# The field that every line of Inspector's has, or the line that heads it (inspector_json.cc).
 INSPECTOR_FORMAT: Final = "inspector_output_format_version"
 
 
@@ -42,17 +42,49 @@ class FileKind(Enum):
     RECORD = "record of the calls that a job asked its tuner about"
     INSPECTOR = "dump of NCCL's Inspector plugin"
     SAMPLES = "table of a session's samples"
+    NCCLX = (
+        "rule file of Meta's NCCLX tuner (NCCLX_TUNER_CONFIG_FILE): sizes per rank, ranks per "
+        "node; RCCL, NCCL and our plugin do not read it"
+    )
+    GCP = (
+        "configuration of Google's tuner plugin (NCCL_TUNER_CONFIG_PATH, a text protobuf); RCCL, "
+        "NCCL and our plugin do not read it"
+    )
+    OSU = "table of OSU's benchmarks, which time MPI's collectives and not RCCL's or NCCL's"
+    DEEPSPEED = "table of DeepSpeed's communication benchmarks, with times of PyTorch's calls"
+    PARAM = "table of PARAM's comms benchmark, with times of PyTorch's calls"
+    TRANSFERBENCH = "table of TransferBench, which copies and calls no collective"
+    MSCCLPP = "table of mscclpp-test, which times MSCCL++'s kernels and not RCCL's or NCCL's"
+
+
+# What only these programs print; the first lines of each are searched for it.
+_FOREIGN: Final = {
+    FileKind.OSU: r"^# OSU ",
+    FileKind.TRANSFERBENCH: r"^TransferBench v\d|^\[?Transfer \d+",
+    FileKind.DEEPSPEED: r"^Size \(Bytes\) +Description +Duration|-- Performance of \w+ on \d+ dev",
+    FileKind.PARAM: r"COMMS-RES",
+    FileKind.MSCCLPP: r"^#\s+in-place\s+out-of-place\s*\n#\s+size\s+count\s+time ",
+}
+# Its first line that is no comment opens a message.
+_TEXTPROTO: Final = re.compile(r"(?:\s*#.*\n|\s*\n)*\s*[a-z]\w*\s*\{\s*\n")
+_HEAD: Final = 16384
 
 
 def kind_of(head: str) -> FileKind:
     """Kind of a file that begins so."""
-    if head.lstrip().startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]:
+    start = head.lstrip()
+    if start.startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]:
         return FileKind.INSPECTOR
-    if _RESULTS.match(head):
-        return FileKind.RESULTS
+    if start.startswith("{") and '"rules"' in head[:256] and '"bytes' in head[:4096]:
+        return FileKind.NCCLX
     if _OBJECT.match(head) or _ARRAY.match(head):
-        return FileKind.RECORDS
-    return next(filter(None, map(_kind_of_line, head.splitlines())), FileKind.TEXT)
+        return FileKind.RESULTS if _RESULTS.match(head) else FileKind.RECORDS
+    if _TEXTPROTO.match(head) is not None:
+        return FileKind.GCP
+    signs = ((kind, re.search(sign, head[:_HEAD], re.MULTILINE)) for kind, sign in _FOREIGN.items())
+    known = (_kind_of_line(line) for line in head.splitlines())
+    foreign = next((kind for kind, match in signs if match is not None), None)
+    return foreign or next(filter(None, known), FileKind.TEXT)
 
 
 def _kind_of_line(line: str) -> FileKind | None:
@@ -79,18 +111,25 @@ def separator_of(header: str) -> str:
     return best if best in header else ""
 
 
-def verb_for(form: FileKind, path: Path) -> str:
+_MINE: Final = "import reads nccl-tests, rccl-tests, and a table of your own (docs/formats.md)"
+_VERBS: Final = {
+    FileKind.RULES: "explain",
+    FileKind.RECORD: "workload",
+    FileKind.INSPECTOR: "workload",
+    FileKind.TRANSFERBENCH: "fit --transferbench",
+    FileKind.TEXT: "import",
+    FileKind.RESULTS: "import",
+    FileKind.RECORDS: "import",
+    FileKind.DELIMITED: "import",
+}
+
+
+def verb_for(kind: FileKind, path: Path) -> str:
     """The verb that reads a file of this kind, with the file's name as a shell takes it."""
-    name = shlex.quote(str(path))
-    match form:
-        case FileKind.RULES:
-            return f"rccltune explain {name}"
-        case FileKind.RECORD | FileKind.INSPECTOR:
-            return f"rccltune workload {name}"
-        case FileKind.SAMPLES:
-            return f"rccltune fit {shlex.quote(str(path.parent))}"
-        case _:
-            return f"rccltune import {name}"
+    if kind is FileKind.SAMPLES:
+        return f"read it with: rccltune fit {shlex.quote(str(path.parent))}"
+    verb = _VERBS.get(kind)
+    return _MINE if verb is None else f"read it with: rccltune {verb} {shlex.quote(str(path))}"
 
 
 def kind_without_rules(text: str) -> FileKind | None:
@@ -98,13 +137,13 @@ def kind_without_rules(text: str) -> FileKind | None:
 
     A rule file with mistakes is one: a line of it begins with a collective, or has as many commas.
     """
-    form = kind_of(text)
-    if form is FileKind.RULES:
+    kind = kind_of(text)
+    if kind is FileKind.RULES:
         return None
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    if form is FileKind.TEXT and any(map(_may_be_rule, lines)):
+    if kind is FileKind.TEXT and any(map(_may_be_rule, lines)):
         return None
-    return form if text.strip(" \t\r\n\ufeff") and not _is_comment(text) else None
+    return kind if text.strip(" \t\r\n\ufeff") and not _is_comment(text) else None
 
 
 def _may_be_rule(line: str) -> bool:

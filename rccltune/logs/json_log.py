@@ -1,4 +1,4 @@
-"""Benchmarks' JSON: ``-J`` of nccl-tests, ``-Z json`` of rccl-tests, and graphs of ROCm/cvs."""
+"""Benchmarks' JSON: ``-J`` of nccl-tests, and records of rccl-tests' ``-Z json``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from math import isfinite
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.commands import CHOOSING, benchmark_of_command, choice_facts, words_of
+from rccltune.logs.environment import benchmark_of_command
 from rccltune.logs.facts import LogFacts, LogRun
-from rccltune.logs.log_runs import Preamble, RankLine
-from rccltune.logs.long_table import cells_by_role, runs_of, whole_number
+from rccltune.logs.long_table import is_measured, runs_of, whole_number
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import fill
 from rccltune.model.errors import OutputError
@@ -20,13 +19,15 @@ from rccltune.model.measurement import Caution
 from rccltune.model.times import printed_or_none
 from rccltune.model.vocabulary import Placement
 
-_AGAIN: Final = "give the file as the benchmark wrote it."
+_AGAIN: Final = "give the file as the benchmark wrote it, with -Z json or -J."
 # A string, which stays as it is, or a number as printf writes what is none.
 _PRINTF: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|(?<=[\s:,\[])-?(?:inf|nan)(?=[\s,}\]]|$)')
 _AS_JSON: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN", "-nan": "NaN"}
-_RESULTS: Final = re.compile(r'(?<!\\)"results"\s*:\s*\[')
+_RESULTS: Final = re.compile(r'(?<!\\)"results"\s*:\s*(?=\[)')
+_BETWEEN: Final = re.compile(r"[\s,]*")
 # What may stand where a file was cut inside a word or a number.
 _CUT: Final = re.compile(r"[\w.+\\-]*\s*")
+# Numbers are given as they are written.
 _DECODER: Final = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
@@ -35,18 +36,11 @@ class CutError(Exception):
 
 
 class JsonText:
-    """A whole file of JSON; numbers are given as they are written."""
+    """A whole file of JSON."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Read the file.
-
-        Raises:
-            OutputError: a byte that no text has.
-        """
-        data = stream.read()
-        if b"\0" in data:
-            raise OutputError("the file is binary: it holds a zero byte", where=name, hint=_AGAIN)
-        text = data.decode("utf-8-sig", "replace")
+    def __init__(self, data: bytes, name: str) -> None:
+        """Take a file's content."""
+        text = data.decode("utf-8", "replace")
         self.text = _PRINTF.sub(lambda match: _AS_JSON.get(match[0], match[0]), text)
         self.name = name
 
@@ -61,17 +55,21 @@ class JsonText:
             CutError: the file ends inside a value, or the array does not end.
             OutputError: it is no JSON.
         """
-        text, line, counted_to = self.text, 1, 0
-        is_array = text[at : at + 1] == "["
-        at += is_array
-        while (at := _skip(text, at)) < len(text) and text[at] != "]":
-            line, counted_to = line + text.count("\n", counted_to, at), at
-            value, at = self.value(at)
-            yield line, value, at
-        if is_array and at >= len(text):
+        is_array = self.text[at : at + 1] == "["
+        at, counted, line = self._next(at + is_array), 0, 1
+        while at < len(self.text) and self.text[at] != "]":
+            line, counted = line + self.text.count("\n", counted, at), at
+            value, end = self.value(at)
+            yield line, value, end
+            at = self._next(end)
+        if is_array and at >= len(self.text):
             raise CutError
 
-    def value(self, at: int) -> tuple[Any, int]:
+    def _next(self, at: int) -> int:
+        match = _BETWEEN.match(self.text, at)
+        return at if match is None else match.end()
+
+    def value(self, at: int = 0) -> tuple[Any, int]:
         """The value at a place, and its end.
 
         Raises:
@@ -79,7 +77,7 @@ class JsonText:
             OutputError: it is no JSON.
         """
         try:
-            return _DECODER.raw_decode(self.text, at)
+            return _DECODER.raw_decode(self.text, self._next(at))
         except RecursionError:
             why, where = "it is nested too deep", at
         except json.JSONDecodeError as error:
@@ -93,12 +91,6 @@ class JsonText:
         )
 
 
-def _skip(text: str, at: int) -> int:
-    """The next place that is no blank and no comma."""
-    match = re.compile(r"[\s,]*").match(text, at)
-    return at if match is None else match.end()
-
-
 def read_records(source: JsonText, resolver: Resolver) -> list[LogRun]:
     """Read all records; those with other fields are other tables of the same file.
 
@@ -107,12 +99,11 @@ def read_records(source: JsonText, resolver: Resolver) -> list[LogRun]:
         CommandLineError: an option contradicts a record.
     """
     tables: dict[tuple[str, ...], list[tuple[int, list[str]]]] = {}
-    line = 1
     try:
-        for line, value, _ in source.values(_skip(source.text, 0)):
-            for record in _records(value):
-                cells = ["" if each is None else str(each) for each in record.values()]
-                tables.setdefault(tuple(record), []).append((line, cells))
+        for line, value, _ in source.values():
+            record = value if isinstance(value, dict) else {}
+            cells = ["" if each is None else str(each) for each in record.values()]
+            tables.setdefault(tuple(record), []).append((line, cells))
     except CutError:
         resolver.notice(
             Caution.INCOMPLETE_LOG,
@@ -122,52 +113,19 @@ def read_records(source: JsonText, resolver: Resolver) -> list[LogRun]:
         )
     runs: list[LogRun] = []
     for names, rows in tables.items():
-        lines = [line for line, _ in rows]
-        where = resolver.where(lines[0])
-        try:
-            table = cells_by_role(names, [cells for _, cells in rows], lines, where)
-        except OutputError as error:
+        if not is_measured(names):
+            wrapped = next((one for one in ("log", "message") if one in names), None)
             raise OutputError(
                 "this JSON is no benchmark's output: it has "
                 f"{', '.join(names)[:120] or 'no fields'}",
-                where=where,
-                hint="give the file that the benchmark wrote with -Z json or -J.",
-            ) from error
-        runs += runs_of(table, LogFacts(line=lines[0]), resolver, ordered=True, unsure=True)
+                where=resolver.where(rows[0][0]),
+                hint=_AGAIN if wrapped is None else f"take its text out: jq -rj .{wrapped} FILE",
+            )
+        facts = LogFacts(line=rows[0][0])
+        runs += runs_of(names, rows, facts, resolver, ordered=True, unsure=True)
     if not runs:
-        raise OutputError(
-            "the JSON holds no results",
-            where=resolver.name,
-            hint="give the file that the benchmark wrote with -Z json or -J.",
-        )
+        raise OutputError("the JSON holds no results", where=resolver.name, hint=_AGAIN)
     return runs
-
-
-def _records(value: object) -> Iterator[dict[str, Any]]:
-    """The record that a value is; of a graph of cvs one for each series and size.
-
-    cvs keeps one row of each size, the last that the benchmark wrote, which is the one in place
-    (cvs/lib/rccl_lib.py, convert_to_graph_dict).
-    """
-    record = {str(name): each for name, each in value.items()} if isinstance(value, dict) else {}
-    sizes = next(iter(record.values()), None)
-    row = next(iter(sizes.values()), None) if isinstance(sizes, dict) else None
-    if not (isinstance(row, dict) and "bus_bw" in row):
-        yield record
-        return
-    for series, rows in record.items():
-        collective = benchmark_of_command(series)
-        algorithm, protocol = words_of(series)
-        for nbytes, each in rows.items() if isinstance(rows, dict) else ():
-            told = each if isinstance(each, dict) else {}
-            yield {
-                "collective": collective.value if collective else "",
-                "algorithm": algorithm,
-                "protocol": protocol,
-                "nbytes": nbytes,
-                **{name: told.get(name) for name in ("time", "alg_bw", "bus_bw")},
-                "placement": "in",
-            }
 
 
 _HALVES: Final = {"out_of_place": Placement.OUT_OF_PLACE, "in_place": Placement.IN_PLACE}
@@ -175,7 +133,6 @@ _HALVES: Final = {"out_of_place": Placement.OUT_OF_PLACE, "in_place": Placement.
 _NUMBERS: Final = {
     "time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw",
 }  # fmt: skip
-_CHOOSES: Final = re.compile(CHOOSING)
 # printf's %lf: six decimals, whatever the size of the number.
 _STEP: Final = 1e-6
 
@@ -186,26 +143,29 @@ def read_results(source: JsonText, resolver: Resolver) -> tuple[LogRun, str | No
     Raises:
         OutputError: not JSON, not of this form, or no result in it.
     """
-    start = _RESULTS.search(source.text)
     rows: list[dict[str, Any]] = []
-    n_sizes, is_cut, end = 0, start is None, 0
-    # What stands before and behind the results, in which an end that is lost is put.
-    before, behind = source.text, ""
+    whole: dict[str, Any] = {}
+    start = _RESULTS.search(source.text)
+    n_sizes, end, is_cut = 0, 0, start is None
     if start is not None:
-        before, end = source.text[: start.end()], start.end()
+        first = source.line(start.end()) - 1
         try:
-            for line, result, after in source.values(start.end() - 1):
-                rows += _rows(result, source.line(start.start()) + line - 1, source.name)
+            for line, result, after in source.values(start.end()):
+                rows += _rows(result, first + line, source.name)
                 n_sizes, end = n_sizes + 1, after
-            behind = source.text[source.text.index("]", end) :]
         except CutError:
-            behind, is_cut = "]}", True
-    source.text = before + behind
+            is_cut = True
+        # The results themselves are read: what stands around them is left.
+        behind = "}" if is_cut else source.text[source.text.index("]", end) + 1 :]
+        source.text = f"{source.text[: start.end()]}[]{behind}"
     try:
-        whole, _ = source.value(_skip(source.text, 0))
+        value, _ = source.value()
+        whole = value if isinstance(value, dict) else {}
     except CutError:
-        source.text, is_cut = before + "]}", True
-        whole = source.value(_skip(source.text, 0))[0] if start is not None else {}
+        is_cut = True
+        if start is not None:
+            source.text = f"{source.text[: start.end()]}[]}}"
+            whole = source.value()[0]
     if not rows:
         raise OutputError(
             "the run stopped before its first result" if is_cut else "the JSON has no results",
@@ -218,11 +178,8 @@ def read_results(source: JsonText, resolver: Resolver) -> tuple[LogRun, str | No
             f"the file is not finished: the run stopped after {n_sizes} sizes",
             "measure again what is missing; what was read is kept.",
         )
-    return _run(whole, rows, source.name), _version(whole)
-
-
-def _version(whole: Mapping[str, Any]) -> str | None:
-    return next((str(whole[k]) for k in ("nccl_version", "rccl_version") if k in whole), None)
+    version = next((str(whole[k]) for k in ("nccl_version", "rccl_version") if k in whole), None)
+    return _run(whole, rows, source.name), version
 
 
 def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
@@ -231,16 +188,12 @@ def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
         raise _strange("a result is no object", name, line)
     try:
         for half, (key, placement) in enumerate(_HALVES.items()):
-            result_value = result.get(key)
-            if not isinstance(result_value, dict):
+            told = result.get(key)
+            if not isinstance(told, dict):
                 continue
-            tuning = result_value.get("tuning", result.get("tuning"))
-            tuning = tuning if isinstance(tuning, dict) else {}
-            numbers = {
-                ours: result_value[theirs]
-                for theirs, ours in _NUMBERS.items()
-                if theirs in result_value
-            }
+            given = told.get("tuning", result.get("tuning"))
+            tuning = given if isinstance(given, dict) else {}
+            wrong = told.get("nwrong")
             yield {
                 "line": line,
                 "half": half,
@@ -249,15 +202,13 @@ def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
                 "count": whole_number(str(result["count"])),
                 "dtype": str(result["type"]),
                 "redop": str(result["redop"]),
-                "wrong": columns.wrong_count(
-                    str("" if result_value.get("nwrong") is None else result_value["nwrong"])
-                ),
-                **{k: printed_or_none(str(each)) for k, each in numbers.items()},
+                "wrong": columns.wrong_count("" if wrong is None else str(wrong)),
+                **{o: printed_or_none(str(told[t])) for t, o in _NUMBERS.items() if t in told},
                 "ran_algorithm": str(tuning.get("algo") or "-"),
                 "ran_protocol": str(tuning.get("proto") or "-"),
                 "ran_channels": str(tuning.get("#channels") or "-"),
                 "path": str(tuning.get("implementation") or "-") if tuning else "-",
-                **{k: each for k, each in result_value.items() if columns.is_percentile(k)},
+                **{k: each for k, each in told.items() if columns.is_percentile(k)},
             }
     except (KeyError, ValueError, TypeError) as error:
         raise _strange(f"a result lacks or mangles {error}", name, line) from error
@@ -266,38 +217,24 @@ def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
 def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> LogRun:
     import pandas as pd
 
-    preamble = Preamble(line=1)
-    args, env = whole.get("args"), whole.get("env")
-    if isinstance(args, list) and args:
-        preamble.collective = benchmark_of_command(str(args[0]))
-    pairs = (str(each).partition("=") for each in (env if isinstance(env, list) else ()))
-    config = whole.get("config")
+    args, given, config = (whole.get(name) for name in ("args", "env", "config"))
+    env = given if isinstance(given, list) else []
+    said = LogFacts(
+        line=1,
+        collective=benchmark_of_command(str(args[0])) if isinstance(args, list) and args else None,
+        variables=dict(str(each).partition("=")[::2] for each in env),
+        is_told=bool(env),
+    )
     if isinstance(config, dict):
-        for theirs, ours in (("nthreads", "nThread"), ("ngpus", "nGpus"), ("graph", "graph:")):
-            if str(config.get(theirs)).isdecimal():
-                preamble.numbers[ours] = int(config[theirs])
-        devices = config.get("devices")
-        for rank in filter(None, map(_rank, devices if isinstance(devices, list) else ())):
-            preamble.ranks[rank.group, rank.rank] = rank
-    ordered = {name: text for name, _, text in pairs if _CHOOSES.fullmatch(name)}
-    said = preamble.said().or_else(LogFacts(line=1, **choice_facts(ordered)))
+        said = said.or_else(_scale(config))
     run = LogRun(said=said, unit=_STEP)
     cells = pd.DataFrame(rows)
-    for number in _NUMBERS.values():
-        if number in cells:
-            cells[number] = cells[number].astype(float)
-    cells["odd"] = False
-    if {"time", "algbw"} <= set(cells):
-        cells["odd"] = columns.disagree(
-            cells["nbytes"], cells["time"], cells["algbw"], _STEP, _STEP
-        )
+    known = [number for number in _NUMBERS.values() if number in cells]
+    cells = cells.astype(dict.fromkeys(known, "float64"))
+    cells["odd"] = {"time", "algbw"} <= set(cells) and columns.disagree(
+        cells["nbytes"], cells["time"], cells["algbw"], _STEP, _STEP
+    )
     fill(run, cells, name)
-    _summaries(run, whole, name)
-    return run
-
-
-def _summaries(run: LogRun, whole: Mapping[str, Any], name: str) -> None:
-    """Take what the benchmark itself sums up."""
     average, bounds = whole.get("average_bus_bandwidth"), whole.get("out_of_bounds")
     if isinstance(average, dict):
         try:
@@ -307,22 +244,40 @@ def _summaries(run: LogRun, whole: Mapping[str, Any], name: str) -> None:
         run.average = value if value is not None and isfinite(value) else None
     if isinstance(bounds, dict) and bounds.get("okay") in ("false", False):
         run.out_of_bounds = 1
+    return run
 
 
-def _rank(device: object) -> RankLine | None:
-    if not isinstance(device, dict):
-        return None
-    try:
-        return RankLine(
-            group=int(device.get("group", 0)),
-            rank=int(device["rank"]),
-            host=str(device["hostname"]).strip(),
-            device=f"{device.get('device')} [{device.get('device_hex')}]",
-            product=str(device.get("device_info") or "").strip(),
-            line=1,
-        )
-    except (KeyError, ValueError, TypeError):
-        return None
+def _scale(config: Mapping[str, Any]) -> LogFacts:
+    """Ranks, nodes and GPUs: some releases list the first GPU of each process alone."""
+    listed = config.get("devices")
+    devices = [one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)]
+    per_process = _count(config, "ngpus", 1) * _count(config, "nthreads", 1)
+    hosts = [str(one.get("hostname", "")).strip() for one in devices]
+    groups = [one.get("group", 0) for one in devices]
+    ranks = {str(one.get("rank")) for one in devices}
+    processes = {(h, str(one.get("pid"))) for h, one in zip(hosts, devices, strict=True)}
+    n_all = max(len(processes) * per_process, len(ranks))
+    products = sorted({str(one.get("device_info") or "").strip() for one in devices} - {""})
+    graph = _count(config, "graph", -1)
+    first = {h for h, group in zip(hosts, groups, strict=True) if group == groups[0]}
+    return LogFacts(
+        line=1,
+        n_ranks=n_all // len(set(map(str, groups))) if devices else None,
+        n_nodes=len(first) or None,
+        graph=graph > 0 if graph >= 0 else None,
+        product=" + ".join(products) or None,
+        hosts=tuple(dict.fromkeys(hosts)),
+        devices=tuple(
+            f"{host} {one.get('device')} [{one.get('device_hex')}]"
+            for host, one in zip(hosts, devices, strict=True)
+        ),
+        ranks_per_process=per_process if "ngpus" in config else None,
+    )
+
+
+def _count(config: Mapping[str, Any], name: str, otherwise: int) -> int:
+    text = str(config.get(name))
+    return int(text) if text.isdecimal() and len(text) < 10 else otherwise
 
 
 def _strange(what: str, name: str, line: int) -> OutputError:

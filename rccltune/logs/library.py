@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rccltune.model.settings import Setting
@@ -99,39 +98,13 @@ def without_bandwidth(cells: str) -> frozenset[Setting]:
     return frozenset(setting for setting, width in widths if not width.strip("0."))
 
 
-# host:pid:tid [device] … NCCL LEVEL, possibly after a time in brackets.
-_LOG: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}|VERSION)")
-# Messages of others begin with a time in brackets; a row's own timestamp has none.
-_OTHER_LOG: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]|\[\d{9,}\.\d+\] \[")
-_SPLIT_HOST: Final = re.compile(r"(-?\d+|N/A)(?=[A-Za-z])")
-# As above, on bytes and from the first column: nothing of the benchmark's stands in such a line.
+# A message, wherever in a line it begins; and one that is a whole line, also without its head.
+MESSAGE: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}|VERSION)")
 NOISE: Final = re.compile(
-    rb"(?:\[[\w.@+,-]+\](?:<std(?:out|err)>)?:? ?| *\d+: |\[[\d :.T-]+\] )?"
-    rb"%b(?:%b|CALL)" % (LOG_HEAD.encode(), LOG_LEVELS.encode())
+    rb"(?:%b|\[-?\d+\] NCCL )(?:%b|CALL)" % (LOG_HEAD.encode(), LOG_LEVELS.encode())
 )
 
 
-def cut_log(text: str, hosts: AbstractSet[str]) -> tuple[str, bool]:
-    """Text before the library's log message that is glued into it, and whether there was one.
-
-    Nothing separates a row's last digit from the host's name; the hosts met so far tell where
-    the name begins (a container's host name often begins with a digit itself).
-    """
-    if "NCCL" in text:
-        match = _LOG.search(text)
-        if match is not None:
-            return text[: _host_at(match, hosts)], True
-    match = _OTHER_LOG.search(text)
-    return (text[: match.start()], True) if match is not None else (text, False)
-
-
-def _host_at(match: re.Match[str], hosts: AbstractSet[str]) -> int:
-    token = match[1]
-    for host in sorted(hosts, key=len, reverse=True):
-        if token.endswith(host):
-            return match.end(1) - len(host)
-    split = _SPLIT_HOST.match(token)
-    return match.start(1) + (split.end() if split is not None else 0)
 
 
 OUR_TUNER: Final = "plugin rccltune"

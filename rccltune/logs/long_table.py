@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.columns import (
-    dtype_named,
-    facts_of,
-    is_bandwidths,
-    placement_of,
-    roles_of,
-    yes_or_no,
-)
+from rccltune.logs.columns import dtype_named, facts_of, is_bandwidths, placement_of, yes_or_no
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.file_kinds import separator_of
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import CellTexts, numbered, passes, usable
+from rccltune.logs.timings import passes, usable
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Setting
@@ -44,181 +39,187 @@ _EMPTY: Final = frozenset(("", "-", "-1", "n/a", "none", "null", "nan"))
 _KEY: Final = (
     "collective", "algorithm", "protocol", "channels", "setting", "dtype", "redop",
     "inplace", "placement", "ranks", "per_rank", "nodes", "graph", "requested", "rank_placement",
-    "place",
 )  # fmt: skip
 # Columns of times, with the placement that their name says.
 _TIMES: Final = {
     "time": None, "time_out": Placement.OUT_OF_PLACE, "time_in": Placement.IN_PLACE,
 }  # fmt: skip
+Row = tuple[int, Sequence[str]]
 
 
-def cells_by_role(
-    names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[int], where: str
-) -> pd.DataFrame:
-    """Cells under the names that mean something here.
+@dataclass(slots=True)
+class _Mixes:
+    """What holds for rows whose cells say the same of collective, setting and scale.
 
-    Args:
-        names: the header's cells.
-        rows: as many cells each.
-        lines: of the rows.
-        where: the header stands.
-
-    Raises:
-        OutputError: no column of sizes, or none from which a time can be had.
+    Attributes:
+        said: facts of each mix.
+        ran: setting that ran, where the row says it beside what was asked for.
+        bypassed: a path ran that no tuner can set.
     """
-    import pandas as pd
 
-    roles = roles_of(names)
-    if "nbytes" not in roles or not {*_TIMES, "busbw", "algbw"} & set(roles):
-        missing = "time" if "nbytes" in roles else "size"
-        raise OutputError(
-            f"the table has no column of {missing}s; it has {', '.join(names)[:200]}",
-            where=where,
-            hint="name the columns nbytes and time_us (or busbw_gbs).",
-        )
-    found = {role: [row[at].strip() for row in rows] for role, at in roles.items()}
-    environments = dict.fromkeys(found.pop("environment", ()))
-    if len(environments) > 1:
-        raise OutputError(
-            f"the column '{names[roles['environment']]}' names {len(environments)} environments "
-            f"({', '.join(environments)[:200]}), and a session is of one",
-            where=where,
-            hint="split the table, and import each part into a session of its own (-o DIR).",
-        )
-    table: pd.DataFrame = pd.DataFrame({**found, "line": list(lines)})
-    return table
+    facts: LogFacts
+    is_unsure: bool
+    said: list[LogFacts] = field(default_factory=list)
+    ran: list[Setting | None] = field(default_factory=list)
+    bypassed: list[bool] = field(default_factory=list)
+    numbers: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def of(self, line: int, cell: Mapping[str, str], placement: Placement | None) -> int:
+        """Number of a row's mix; ValueError where a cell cannot be read."""
+        key = (*(cell.get(role, "") for role in _KEY), placement.value if placement else "")
+        if key not in self.numbers:
+            self._add(line, cell, placement)
+            self.numbers[key] = len(self.said) - 1
+        return self.numbers[key]
+
+    def _add(self, line: int, cell: Mapping[str, str], placement: Placement | None) -> None:
+        if cell.get("placement"):
+            placement = placement_of(cell["placement"])
+        if cell.get("inplace"):
+            placement = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)[yes_or_no(cell["inplace"])]
+        ranks = _positive(cell.get("ranks", ""))
+        words = [cell.get(role, "").lower() for role in ("algorithm", "protocol", "channels")]
+        asked = _setting(cell.get("setting", "").lower(), cell.get("requested", "").lower(), words)
+        facts = LogFacts(
+            line=line,
+            collective=Collective.parse(cell["collective"]) if cell.get("collective") else None,
+            setting=asked,
+            n_ranks=ranks * (_positive(cell.get("per_rank", "")) or 1) if ranks else None,
+            n_nodes=_positive(cell.get("nodes", "")),
+            nodes_unsure=self.is_unsure,
+            dtype=dtype_named(cell.get("dtype", "")) or None,
+            redop=cell.get("redop") or None,
+            placement=placement,
+            graph=yes_or_no(cell["graph"]) if cell.get("graph") else None,
+            rank_placement=cell.get("rank_placement") or None,
+        ).or_else(self.facts)
+        ran, bypassed = None, False
+        if facts.setting is BASELINE and "algorithm" in cell and words[0] not in _UNFORCED:
+            # What ran where nothing was forced, from columns that then name it.
+            try:
+                ran = _parts(words)
+            except ValueError:
+                bypassed = True
+        self.said.append(facts)
+        self.ran.append(ran)
+        self.bypassed.append(bypassed)
 
 
 def runs_of(
-    table: pd.DataFrame, facts: LogFacts, resolver: Resolver, *, ordered: bool, unsure: bool = False
+    names: Sequence[str],
+    rows: Iterable[Row],
+    facts: LogFacts,
+    resolver: Resolver,
+    *,
+    ordered: bool,
+    unsure: bool = False,
 ) -> list[LogRun]:
     """Runs of a table, each without rows that say the same twice.
 
     Args:
-        table: of text, by what its columns mean.
-        facts: what holds for the whole table.
+        names: the header's cells.
+        rows: their line, and as many cells each.
+        facts: what holds for the whole table; its line is the header's.
         resolver: the options.
         ordered: a benchmark wrote it, so that a size seen again begins another cycle.
         unsure: the column of nodes is rccl-tests' own, which is wrong when several nodes run.
 
     Raises:
-        OutputError: a cell that cannot be read, or a size twice.
+        OutputError: no column of sizes, or none from which a time can be had; a cell that cannot
+            be read; several environments; a size twice.
     """
-    cells = CellTexts(_half_rows(table), resolver.name)
-    rows = cells.table
-    if not len(rows):
-        raise OutputError(
-            "no row of the table has a time",
-            where=resolver.where(int(table["line"].iloc[0])),
-            hint="measure again; the program that wrote it stopped before its first result.",
-        )
-    rows["who"], first = numbered(rows, [name for name in _KEY if name in rows])
-    who = _CellFacts(facts, unsure=unsure)
-    for row in first.to_dict("records"):
-        try:
-            who.add({str(name): each for name, each in row.items()})
-        except (ValueError, OverflowError) as error:
-            cells.bad(row["line"], error)
-    texts = rows[[name for name in ("time", "algbw", "busbw") if name in rows]]
-    numbers = {
-        name: cells.read(name, read)
-        for name, read in (
-            ("nbytes", whole_number),
-            ("count", _count),
-            ("wrong", columns.wrong_count),
-            ("pass", whole_number),
-            ("time", printed_or_none),
-            ("algbw", printed_or_none),
-            ("busbw", printed_or_none),
-        )
-    }
-    cells.check()
-    rows = rows.assign(**numbers)
-    rows["nbytes"] = rows["nbytes"].astype("int64")
-    rows["half"] = 0
-    rows["odd"] = False
-    if "time" in texts and "algbw" in texts:
-        given = (columns.digit_weights(texts[name]) for name in ("time", "algbw"))
-        rows["odd"] = columns.disagree(rows["nbytes"], rows["time"], rows["algbw"], *given)
-    rows["time_us"] = usable(rows["time"] if "time" in texts else _derived(rows, who, resolver))
-    rows["ran"] = rows["who"].where(rows["who"].map(lambda at: who.ran[at] is not None), -1)
-    rows["bypassed"] = rows["who"].map(dict(enumerate(who.bypassed))).astype(bool)
-    if "cycle" not in table:
-        rows["pass"] = passes(rows, resolver.name)[0] if ordered else 0
-    rows["pass"] = rows["pass"].astype("int64")
-    return [
-        _run(part if ordered else _once(part, who, resolver), texts, facts, who)
-        for _, part in (rows.groupby("run", sort=False) if "run" in rows else [("", rows)])
-    ]
-
-
-def _half_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each time; one that is blank is not there where a row may have several."""
     import pandas as pd
 
-    times = [role for role in _TIMES if role in table]
-    table = table.rename(columns={"cycle": "pass"})
-    if times in ([], ["time"]):
-        return table
-    parts = []
-    for half, role in enumerate(times):
-        placement = _TIMES[role]
-        part = table.drop(columns=[each for each in times if each != role])
-        part = part.rename(columns={role: "time"})[table[role] != ""]
-        place = placement.value if placement else ""
-        parts.append(part.assign(place=place, half=half))
-    joined = pd.concat(parts, ignore_index=True)
-    halves: pd.DataFrame = joined.sort_values(["line", "half"], kind="stable", ignore_index=True)
-    return halves
+    roles = columns.roles_of(names)
+    if not is_measured(names):
+        missing = "time" if "nbytes" in roles else "size"
+        raise OutputError(
+            f"the table has no column of {missing}s; it has {', '.join(names)[:200]}",
+            where=resolver.where(facts.line),
+            hint="name the columns nbytes and time_us (or busbw_gbs).",
+        )
+    mixes = _Mixes(facts, unsure)
+    environments: dict[str, None] = {}
+    read: list[dict[str, Any]] = []
+    for line, cells in rows:
+        cell = {role: cells[at].strip() for role, at in roles.items()}
+        environments.setdefault(cell.pop("environment", ""))
+        try:
+            read += _timings(line, cell, mixes)
+        except (ValueError, OverflowError) as error:
+            raise OutputError(
+                f"the row cannot be read: {error}",
+                where=resolver.where(line),
+                hint="correct the cell, or take the row out.",
+            ) from error
+    if len(environments) > 1:
+        raise OutputError(
+            f"the column '{names[roles['environment']]}' names {len(environments)} environments "
+            f"({', '.join(environments)[:200]}), and a session is of one",
+            where=resolver.where(facts.line),
+            hint="split the table, and import each part into a session of its own (-o DIR).",
+        )
+    if not read:
+        raise OutputError(
+            "the table has no rows with a time",
+            where=resolver.where(facts.line),
+            hint="measure again; the program that wrote it stopped before its first result.",
+        )
+    table = pd.DataFrame(read)
+    is_timed = bool({*_TIMES} & set(roles))
+    table["time_us"] = usable(table["time"] if is_timed else _derived(table, mixes, resolver))
+    steps = table["time_step"], table["algbw_step"]
+    table["odd"] = is_timed and columns.disagree(
+        table["nbytes"], table["time"], table["algbw"], *(one.to_numpy() for one in steps)
+    )
+    table["ran"] = [at if mixes.ran[at] is not None else -1 for at in table["who"]]
+    table["bypassed"] = [mixes.bypassed[at] for at in table["who"]]
+    if "cycle" not in roles:
+        table["pass"] = passes(table, resolver.name) if ordered else 0
+    parts = [part for _, part in table.groupby("run", sort=False)] if "run" in roles else [table]
+    return [_run(part if ordered else _once(part, mixes, resolver), facts, mixes) for part in parts]
 
 
-class _CellFacts:
-    """Facts about the setting in each mix of cells."""
+def is_measured(names: Sequence[str]) -> bool:
+    """Whether columns name sizes, and what times can be had from."""
+    roles = columns.roles_of(names)
+    return "nbytes" in roles and bool({*_TIMES, "busbw", "algbw"} & set(roles))
 
-    def __init__(self, facts: LogFacts, *, unsure: bool) -> None:
-        self.said: list[LogFacts] = []
-        self.ran: list[Setting | None] = []
-        self.bypassed: list[bool] = []
-        self._facts = facts
-        self._unsure = unsure
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Take the first row of a mix; ValueError where a cell cannot be read."""
+def _timings(line: int, cell: Mapping[str, str], mixes: _Mixes) -> Iterator[dict[str, Any]]:
+    """The timings of a row; a time that is blank is not there where a row may have several."""
+    times = [role for role in _TIMES if role in cell]
+    halves = [role for role in times if cell[role]] if len(times) > 1 else times[:1] or [""]
+    algbw, busbw = (cell.get(role, "") for role in ("algbw", "busbw"))
+    for half, role in enumerate(halves):
+        time = cell.get(role, "")
+        yield {
+            "line": line,
+            "half": half,
+            "who": mixes.of(line, cell, _TIMES.get(role)),
+            "run": cell.get("run", ""),
+            "pass": whole_number(cell["cycle"]) if cell.get("cycle") else 0,
+            "nbytes": whole_number(cell["nbytes"]),
+            "count": nan
+            if cell.get("count", "").lower() in _EMPTY
+            else whole_number(cell["count"]),
+            "wrong": columns.wrong_count(cell.get("wrong", "")),
+            "time": _number(time),
+            "time_step": _step(time),
+            "algbw": _number(algbw),
+            "algbw_step": _step(algbw),
+            "busbw": _number(busbw),
+            "busbw_step": _step(busbw),
+        }
 
-        def cell(role: str) -> str:
-            return str(row.get(role, ""))
 
-        # A mistake here is named later; numbers must go on meanwhile.
-        self.ran.append(None)
-        self.bypassed.append(False)
-        self.said.append(self._facts)
-        placement = placement_of(cell("placement")) if cell("placement") else None
-        if cell("inplace"):
-            placement = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)[yes_or_no(cell("inplace"))]
-        if cell("place"):
-            placement = Placement(cell("place"))
-        ranks = _positive(cell("ranks"))
-        words = [cell(role).lower() for role in ("algorithm", "protocol", "channels")]
-        facts = LogFacts(
-            line=row["line"],
-            collective=Collective.parse(cell("collective")) if cell("collective") else None,
-            setting=_setting(cell("setting").lower(), cell("requested").lower(), words),
-            n_ranks=ranks * (_positive(cell("per_rank")) or 1) if ranks else None,
-            n_nodes=_positive(cell("nodes")),
-            nodes_unsure=self._unsure,
-            dtype=dtype_named(cell("dtype")) or None,
-            redop=cell("redop") or None,
-            placement=placement,
-            graph=yes_or_no(cell("graph")) if cell("graph") else None,
-            rank_placement=cell("rank_placement") or None,
-        ).or_else(self._facts)
-        self.said[-1] = facts
-        if facts.setting is BASELINE and "algorithm" in row and words[0] not in _UNFORCED:
-            # What ran where nothing was forced, from columns that then name it.
-            try:
-                self.ran[-1] = _parts(words)
-            except ValueError:
-                self.bypassed[-1] = True
+def _number(text: str) -> float:
+    value = printed_or_none(text)
+    return nan if value is None else value
+
+
+def _step(text: str) -> float:
+    return columns.digit_weight(text) if text[-1:].isdigit() else 0.0
 
 
 def _setting(whole: str, requested: str, words: Sequence[str]) -> Setting | None:
@@ -242,35 +243,35 @@ def _parts(words: Sequence[str]) -> Setting | None:
     )
 
 
-def _derived(rows: pd.DataFrame, who: _CellFacts, resolver: Resolver) -> pd.Series[float]:
+def _derived(table: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.Series[float]:
     """Times from a bandwidth, in a table that has no times."""
-    role = "algbw" if rows["algbw"].notna().any() else "busbw"
-    algbw = rows[role]
+    role = "algbw" if table["algbw"].notna().any() else "busbw"
+    algbw = table[role]
     if role == "busbw":
-        keys = [resolver.key(said) for said in who.said]
-        factors = [busbw_factor(key.collective, key.scale.n_ranks) or float("nan") for key in keys]
-        algbw = algbw / rows["who"].map(dict(enumerate(factors)))
+        keys = [resolver.key(said) for said in mixes.said]
+        factors = [busbw_factor(key.collective, key.scale.n_ranks) or nan for key in keys]
+        algbw = algbw / table["who"].map(dict(enumerate(factors)))
     resolver.notice(
         Caution.DERIVED_TIME,
         f"the table has no times; they are worked out from {role}, no more exact than its "
         "printed digits",
         "give the original table if there is one.",
-        int(rows["line"].iloc[0]),
+        int(table["line"].iloc[0]),
     )
-    times: pd.Series[float] = rows["nbytes"] / algbw.where(algbw > 0) / 1000
+    times: pd.Series[float] = table["nbytes"] / algbw.where(algbw > 0) / 1000
     return times
 
 
-def _once(part: pd.DataFrame, who: _CellFacts, resolver: Resolver) -> pd.DataFrame:
+def _once(part: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.DataFrame:
     """Drop rows that say the same again.
 
     Raises:
         OutputError: a size is there twice with other values.
     """
-    keys = [resolver.key(said) for said in who.said]
+    keys = [resolver.key(said) for said in mixes.said]
     # Equal keys are one object there.
     numbers = {id(key): at for at, key in enumerate(keys)}
-    same = part.assign(key=part["who"].map(lambda at: numbers[id(keys[at])]))
+    same = part.assign(key=[numbers[id(keys[at])] for at in part["who"]])
     same_in = ["key", "nbytes", "pass"]
     again = same.duplicated(same_in) & (same["nbytes"] > 0)
     first = same.drop_duplicates(same_in)[[*same_in, "time_us", "line"]]
@@ -287,20 +288,17 @@ def _once(part: pd.DataFrame, who: _CellFacts, resolver: Resolver) -> pd.DataFra
     return once
 
 
-def _run(part: pd.DataFrame, texts: pd.DataFrame, facts: LogFacts, who: _CellFacts) -> LogRun:
+def _run(part: pd.DataFrame, facts: LogFacts, mixes: _Mixes) -> LogRun:
     """A run with its part of the table."""
-    run = LogRun(said=facts, who=who.said, settings=who.ran)
-    run.timings = part
-    kinds = {(who.said[at].collective, who.said[at].n_ranks) for at in part["who"].unique()}
+    run = LogRun(said=facts, who=mixes.said, settings=mixes.ran)
+    run.timings = part.reset_index(drop=True)
+    kinds = {(mixes.said[at].collective, mixes.said[at].n_ranks) for at in part["who"].unique()}
     # The ratio of one collective on some ranks says nothing about the others.
+    known = part[(part["algbw"] > 0) & (part["algbw"] < inf) & part["busbw"].notna()]
     run.unit = None
-    if len(kinds) == 1 and {"algbw", "busbw"} <= set(texts):
-        with_bandwidths = part[
-            (part["algbw"] > 0) & (part["algbw"] < float("inf")) & part["busbw"].notna()
-        ]
-        if len(with_bandwidths):
-            words = texts.loc[with_bandwidths["algbw"].idxmax(), ["algbw", "busbw"]]
-            run.unit = max(columns.digit_weights(words))
+    if len(kinds) == 1 and len(known):
+        peak = known.iloc[int(known["algbw"].argmax())]
+        run.unit = max(float(peak["algbw_step"]), float(peak["busbw_step"]))
     return run
 
 
@@ -311,10 +309,6 @@ def _positive(text: str) -> int | None:
     if value < 1:
         raise ValueError(f"{text} is no count")
     return value
-
-
-def _count(text: str) -> int | None:
-    return None if text.lower() in _EMPTY else whole_number(text)
 
 
 def whole_number(text: str) -> int:
@@ -346,7 +340,7 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
     texts: list[tuple[int, str]] = []
     is_whole = True
     for line, raw in enumerate(lines, 1):
-        text = raw.decode("utf-8-sig" if line == 1 else "utf-8", "replace")
+        text = raw.decode("utf-8", "replace")
         is_whole = text.endswith("\n")
         text = text.strip("\r\n ")
         if text.startswith(_FACT_LINE):
@@ -355,28 +349,24 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
             texts.append((line, columns.without_units(text)))
         elif text and not text.startswith("#") and not _RULED.fullmatch(text):
             texts.append((line, text.strip("| ") if text.startswith("|") else text))
-    (header_line, header), *rest = texts
+    header_line, header = texts[0]
     separator = None if is_bandwidths(header) else separator_of(header) or ","
-    (names, *rows) = [_split(text, separator, resolver.where(line)) for line, text in texts]
-    names, unsure = _with_nodes(names, len(rows[0]) if rows else 0)
-    if rows and not is_whole and len(rows[-1]) < len(names):
+    rows = [(line, _split(text, separator, resolver.where(line))) for line, text in texts]
+    names, unsure = _with_nodes(rows.pop(0)[1], len(rows[0][1]) if rows else 0)
+    if rows and not is_whole and len(rows[-1][1]) < len(names):
         resolver.notice(
             Caution.INCOMPLETE_LOG,
             "the last row is cut; it is left out",
             "give the whole file.",
-            rest.pop()[0],
+            rows.pop()[0],
         )
-        rows.pop()
-    for (line, _), row in zip(rest, rows, strict=True):
-        if len(row) != len(names):
+    for line, cells in rows:
+        if len(cells) != len(names):
             raise OutputError(
-                f"the row has {len(row)} cells, the header {len(names)}",
+                f"the row has {len(cells)} cells, the header {len(names)}",
                 where=resolver.where(line),
                 hint="correct the row; quote cells that hold a separator.",
             )
-    origin = facts.pop("origin", None)
-    said = LogFacts(line=header_line, **facts)
-    table = cells_by_role(names, rows, [line for line, _ in rest], resolver.where(header_line))
     odd = columns.misspelt(names)
     if odd:
         resolver.notice(
@@ -385,13 +375,9 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
             f"if they are {', '.join(odd.values())}, name them so and import again.",
             header_line,
         )
-    if not rows:
-        raise OutputError(
-            "the table has a header and no rows",
-            where=resolver.where(header_line),
-            hint="measure again; the program that wrote it stopped before its first result.",
-        )
-    return runs_of(table, said, resolver, ordered=False, unsure=unsure), origin
+    origin = facts.pop("origin", None)
+    said = LogFacts(line=header_line, **facts)
+    return runs_of(names, rows, said, resolver, ordered=False, unsure=unsure), origin
 
 
 def _split(text: str, separator: str | None, where: str) -> list[str]:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import gc
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune.logs.facts import LogRun
-from rccltune.logs.file_kinds import FileKind, kind_of, verb_for
+from rccltune.logs.file_kinds import FileKind, verb_for
+from rccltune.logs.files import MEASUREMENTS, head_of, kind_of_head, lines_of, open_log
 from rccltune.logs.json_log import JsonText, read_records, read_results
-from rccltune.logs.log_runs import LogFindings
 from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.samples import fingerprint_of, records, table_of
 from rccltune.logs.text_log import TextReader
-from rccltune.model.errors import OutputError, reason_of
+from rccltune.logs.wrappers import unwrapped
+from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, Fingerprint, Notice, Sample, StatedFacts
 from rccltune.model.settings import CurveKey
 
@@ -43,6 +43,7 @@ class ParsedLog:
         origin: whose measurement it is, where the file says so.
         benchmark: version line of the benchmark, as printed.
         library_version: of the collective library, as printed.
+        environment: variables beside the setting that may change times; None where nothing says.
     """
 
     table: pd.DataFrame
@@ -54,143 +55,12 @@ class ParsedLog:
     origin: str | None = None
     benchmark: str | None = None
     library_version: str | None = None
+    environment: Mapping[str, str] | None = None
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
         """The rows of the table as records."""
         return records(self.table, self.keys)
-
-
-# Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
-MAX_LINE: Final = 64 * 1024
-HEAD: Final = 64 * 1024
-_TEXT_SUFFIXES: Final = frozenset((".log", ".txt", ".out", ".csv", ".json", ".dat", ".md", ".err"))
-_MAGIC: Final = {
-    b"\x1f\x8b": "gzip: unpack it with gunzip",
-    b"PK\x03\x04": "a zip archive: unpack it first",
-    b"\x28\xb5\x2f\xfd": "zstd: unpack it with unzstd",
-    b"BZh": "bzip2: unpack it with bunzip2",
-    b"\xfd7zXZ": "xz: unpack it with unxz",
-    b"\x7fELF": "a program, not its output",
-}
-
-
-def open_log(path: Path) -> BinaryIO:
-    """Open a file for reading.
-
-    Raises:
-        OutputError: a directory, or a file that cannot be read.
-    """
-    try:
-        if (path / "session.json").is_file():
-            raise OutputError(
-                "this folder is a session, which every verb reads as it is",
-                where=str(path),
-                hint=f"nothing need be imported: rccltune fit {shlex.quote(str(path))}",
-            )
-        if path.is_dir():
-            raise OutputError(
-                "this is a folder, and files are read one by one",
-                where=str(path),
-                hint=_candidates(path),
-            )
-        return path.open("rb")
-    except (OSError, ValueError) as error:
-        raise OutputError(
-            f"the file cannot be read: {reason_of(error)}",
-            where=str(path),
-            hint="check the name and its permissions.",
-        ) from error
-
-
-def head_of(stream: BinaryIO, name: str) -> bytes:
-    """First bytes of a file, as text they must be, without moving on.
-
-    Raises:
-        OutputError: empty, binary, or in an encoding of two bytes a character.
-    """
-    try:
-        head = stream.read(HEAD)
-        stream.seek(0)
-    except OSError as error:
-        raise OutputError(
-            f"the file cannot be read: {reason_of(error)}",
-            where=name,
-            hint="copy it to a local disk first.",
-        ) from error
-    if not head.strip():
-        raise OutputError(
-            "the file is empty" if not head else "the file holds nothing but blanks",
-            where=name,
-            hint="run the benchmark again and look at how it ended.",
-        )
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise OutputError(
-            "the file is UTF-16, not UTF-8",
-            where=f"{name}:1",
-            hint=f"convert it: iconv -f UTF-16 -t UTF-8 {name}",
-        )
-    for magic, meaning in _MAGIC.items():
-        if head.startswith(magic):
-            raise OutputError(
-                f"the file is binary ({meaning})", where=name, hint="give the text it holds."
-            )
-    return head
-
-
-def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Lines with their line ends; a line over 64 KiB loses what is beyond.
-
-    Raises:
-        OutputError: a byte that no text has, or the disk fails.
-    """
-    number = 0
-    read = stream.readline
-    try:
-        while line := read(MAX_LINE):
-            number += 1
-            if b"\0" in line:
-                raise OutputError(
-                    "the file is binary: it holds a zero byte",
-                    where=f"{name}:{number}",
-                    hint="give the benchmark's text, CSV or JSON output.",
-                )
-            yield line
-            while len(line) == MAX_LINE and line[-1:] != b"\n":
-                line = read(MAX_LINE)
-    except OSError as error:
-        raise OutputError(
-            f"the file cannot be read to its end: {reason_of(error)}",
-            where=f"{name}:{number}",
-            hint="copy it to a local disk first.",
-        ) from error
-
-
-def _candidates(path: Path) -> str:
-    """Names of the files of a folder that can be read, as a hint."""
-    names = []
-    for each in sorted(path.iterdir()):
-        with suppress(OSError):
-            if each.suffix in _TEXT_SUFFIXES and each.is_file():
-                with each.open("rb") as stream:
-                    head = stream.read(HEAD)
-                text = head.decode("utf-8", "replace")
-                # A page of text about measurements has all of their words.
-                is_prose = each.suffix == ".md" and kind_of(text) is FileKind.TEXT
-                if head and b"\0" not in head and not is_prose and _is_measurement(text):
-                    names.append(each.name)
-    if not names:
-        return "name the file; nothing in the folder looks like a measurement."
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"name the file: {shown}."
-
-
-def _is_measurement(head: str) -> bool:
-    """Whether import reads a file that begins so; of a log only its words tell."""
-    form = kind_of(head)
-    if form is FileKind.TEXT:
-        return any(word in head for word in ("algbw", "busbw", "bus bandwidth", "_perf", "NCCL"))
-    return form not in _OTHERS
 
 
 def read(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
@@ -207,45 +77,36 @@ def read(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
     """
     name = str(path)
     with open_log(path) as stream, _collector_paused():
-        head = head_of(stream, name).decode("utf-8-sig", "replace")
-        form = kind_of(head)
+        kind = kind_of_head(head_of(stream, name))
+        if kind not in MEASUREMENTS:
+            raise OutputError(
+                f"this is a {kind.value}{_REMARKS.get(kind, '')}",
+                where=name,
+                hint=verb_for(kind, path),
+            )
         resolver = Resolver(name, stated)
-        match form:
-            case FileKind.TEXT:
-                return _text(lines_of(stream, name), resolver, launch)
-            case FileKind.DELIMITED:
-                runs, origin = read_table(lines_of(stream, name), resolver)
-                return _reading(runs, resolver, launch, form, origin=origin)
-            case FileKind.RECORDS:
-                runs = read_records(JsonText(stream, name), resolver)
-                return _reading(runs, resolver, launch, form)
-            case FileKind.RESULTS:
-                run, version = read_results(JsonText(stream, name), resolver)
-                return _reading([run], resolver, launch, form, library=version)
-            case _:
-                raise OutputError(
-                    _OTHERS[form], where=name, hint=f"{_DO[form]}: {verb_for(form, path)}"
-                )
+        lines = lines_of(stream, name)
+        if kind is FileKind.TEXT:
+            return _text(lines, resolver, launch)
+        if kind is FileKind.DELIMITED:
+            runs, origin = read_table(lines, resolver)
+            return _reading(runs, resolver, launch, kind, origin=origin)
+        source = JsonText(b"".join(lines), name)
+        if kind is FileKind.RECORDS:
+            return _reading(read_records(source, resolver), resolver, launch, kind)
+        run, version = read_results(source, resolver)
+        return _reading([run], resolver, launch, kind, library=version)
 
 
-# What import does not read, and what the verb that reads it does.
-_OTHERS: Final = {
-    FileKind.RULES: "this is a rule file, not a measurement",
-    FileKind.RECORD: (
-        "this is a record of the calls that a job asked its tuner about; it has no times"
-    ),
+# Why import does not read what another verb does.
+_REMARKS: Final = {
+    FileKind.RULES: ", not a measurement",
+    FileKind.RECORD: "; it has no times",
     FileKind.INSPECTOR: (
-        "this is a dump of NCCL's Inspector plugin, which makes no session: it names no algorithm "
-        "or protocol, so there is nothing to choose among, and a call's time holds what its rank "
-        "waited for the others, so it is no measurement beside a benchmark's"
+        ", which makes no session: a call's time holds what its rank waited for the others, and "
+        "no algorithm stands in older ones, so it is no measurement beside a benchmark's"
     ),
-    FileKind.SAMPLES: "this is samples.csv of a session, whose folder every verb reads as it is",
-}
-_DO: Final = {
-    FileKind.RULES: "see what it does with",
-    FileKind.RECORD: "it says which calls a job makes",
-    FileKind.INSPECTOR: "it says which calls a job makes",
-    FileKind.SAMPLES: "nothing need be imported",
+    FileKind.SAMPLES: ": every verb reads the session's folder as it is",
 }
 
 
@@ -265,7 +126,7 @@ def read_stream(lines: Iterable[bytes], name: str, stated: StatedFacts, launch: 
     with _collector_paused():
         resolver = Resolver(name, stated)
         resolver.is_trusted = True
-        return _text(lines, resolver, launch)
+        return _text(unwrapped(lines), resolver, launch)
 
 
 @contextmanager
@@ -284,85 +145,73 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> ParsedLog:
-    reader = TextReader(resolver.name)
-    runs = reader.read(lines)
-    book = reader.book
+    log = TextReader(resolver.name)
+    runs = log.read(lines)
     if not runs:
-        raise _nothing(book)
-    _notes(book, runs, resolver)
+        raise _nothing(log)
+    _notes(log, resolver)
     return _reading(
-        runs, resolver, launch, FileKind.TEXT, benchmark=book.benchmark, library=book.library
+        runs, resolver, launch, FileKind.TEXT, benchmark=log.benchmark, library=log.library
     )
 
 
-def _nothing(book: LogFindings) -> OutputError:
+def _nothing(log: TextReader) -> OutputError:
     """Why a log has no rows, as well as it tells."""
-    if book.odd:
-        line, text = book.odd[0]
-        happened = f"{len(book.odd)} rows stand here and are not understood; the first: {text}"
-        hint = "compare it with the benchmark's own output"
-    elif book.failures:
-        line, text = book.failures[0]
-        happened, hint = f"the benchmark failed before its first row: {text}", "mend that"
-    elif book.headers:
-        line, happened = book.headers[-1], "the table's header has no row below it"
-        hint = "look at how the run ended"
-    elif book.started is not None:
-        line, happened = book.started, "the benchmark started but printed no table"
-        hint = "look at how the run ended"
+    hint = "look at how the run ended, then measure again and import the new log."
+    if log.odd:
+        line, text = log.odd[0]
+        happened = f"rows stand here and none is whole ({log.n_odd}); the first: {text}"
+        hint = _APART
+    elif log.failures:
+        line, text = log.failures[0]
+        happened = f"the benchmark failed before its first row: {text}"
+        hint = "mend that, then measure again and import the new log."
+    elif log.headers:
+        line, happened = log.headers[-1], "the table's header has no row below it"
+    elif log.started is not None:
+        line, happened = log.started, "the benchmark started but printed no table"
     else:
-        line, text = book.first or (0, "")
+        line, text = log.first or (0, "")
         happened = f"there is no benchmark table in this file; it begins: {text[:100]}"
-        cells = text.replace("\t", ",").split(",")
-        if len(cells) > 1 and all(0 < len(cell.split()) <= 2 for cell in cells):
-            return OutputError(
-                happened,
-                where=f"{book.name}:{line}",
-                hint="a table of your own needs the columns nbytes and time_us in its first line, "
-                "and a setting (tree/ll128) or algorithm and protocol; collective, ranks, nodes "
-                "as columns or options: see docs/formats.md.",
-            )
-        hint = "give the benchmark's own output"
-    return OutputError(
-        happened,
-        where=f"{book.name}:{line}" if line else book.name,
-        hint=f"{hint}, then measure again and import the new log.",
-    )
+        hint = (
+            "give the output of nccl-tests or rccl-tests; a table of your own needs the columns "
+            "nbytes and time_us in its first line, and a setting (tree/ll128) or algorithm and "
+            "protocol: see docs/formats.md."
+        )
+    return OutputError(happened, where=f"{log.name}:{line}" if line else log.name, hint=hint)
 
 
-def _notes(book: LogFindings, runs: Sequence[LogRun], resolver: Resolver) -> None:
+# Ranks write the library's messages in between what rank 0 prints of a row.
+_APART: Final = (
+    "let the library's messages go elsewhere (export NCCL_DEBUG_FILE=/tmp/nccl.%h.%p), then "
+    "measure again and import the new log."
+)
+
+
+def _notes(log: TextReader, resolver: Resolver) -> None:
     again = "measure again what is missing; what was read is kept."
-    versions = different_libraries(book.libraries)
+    versions = different_libraries(log.libraries)
     if versions is not None:
         one, other = versions
         raise OutputError(
-            f"the file has runs of library {one} (line {book.libraries[one]}) and of {other}, "
+            f"the file has runs of library {one} (line {log.libraries[one]}) and of {other}, "
             "which may choose and run differently",
-            where=f"{book.name}:{book.libraries[other]}",
+            where=f"{log.name}:{log.libraries[other]}",
             hint="split the file, and import each part into a session of its own (-o DIR).",
         )
-    if book.odd:
-        line, text = book.odd[0]
-        count = f"{len(book.odd)} rows do not fit their header and are"
-        count = "a row does not fit its header and is" if len(book.odd) == 1 else count
-        resolver.notice(Caution.INCOMPLETE_LOG, f"{count} left out; the first: {text}", again, line)
-    for line, text in book.notes:
+    if log.odd:
+        line, text = min(log.odd)
+        count = "1 row is" if log.n_odd == 1 else f"{log.n_odd} rows are"
+        message = f"{count} not whole and left out; the first: {text}"
+        resolver.notice(Caution.INCOMPLETE_LOG, message, _APART, line)
+    for line, text in log.notes:
         resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
-    for line, text in book.failures[:1]:
+    for line, text in log.failures[:1]:
         resolver.notice(Caution.INCOMPLETE_LOG, f"a run failed: {text}", again, line)
-    for table in book.all:
-        if not table.rows and not book.failures:
+    for table in log.all:
+        if not len(table.rows) and not log.failures:
             text = "a table's header has no row below it"
             resolver.notice(Caution.INCOMPLETE_LOG, text, again, table.header)
-    for run in runs:
-        if run.max_size is not None:
-            resolver.notice(
-                Caution.INCOMPLETE_LOG,
-                f"the run ends at {run.timings['nbytes'].iloc[-1]} bytes, it was asked to go to "
-                f"{run.max_size}",
-                again,
-                int(run.timings["line"].iloc[-1]),
-            )
 
 
 def _reading(
@@ -378,8 +227,7 @@ def _reading(
     if any(run.cputime for run in runs):
         resolver.notice(
             Caution.DERIVED_TIME,
-            "the benchmark printed the CPU's time (-C 1); times are worked out from algbw where "
-            "it has enough digits",
+            "the benchmark printed the CPU's time (-C 1), which is not the collective's: left out",
             "measure again without -C.",
         )
     fingerprint = fingerprint_of(runs, resolver)
@@ -394,6 +242,7 @@ def _reading(
         origin=origin,
         benchmark=benchmark,
         library_version=library,
+        environment=resolver.environment,
     )
 
 

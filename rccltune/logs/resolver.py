@@ -11,33 +11,40 @@ specific texts stand before general ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Final, TypeVar
 
 from rccltune.logs.columns import dtype_named, placement_of, yes_or_no
-from rccltune.logs.facts import LogFacts
+from rccltune.logs.environment import (
+    ForcedParts,
+    forced_parts,
+    is_asked,
+    surroundings,
+    tuner,
+)
+from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, Notice, StatedFacts
 from rccltune.model.settings import (
+    BASELINE,
     UNSTATED,
     CurveKey,
     Mode,
     Role,
     Scale,
     Setting,
+    Vendor,
 )
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
+from rccltune.model.vocabulary import DTYPE_BYTES, Placement
+from rccltune.releases import release_of
 
 T = TypeVar("T")
 _ASSUMABLE: Final = (
     "arch", "binding", "cus", "dtype", "graph", "host", "mode", "placement", "product",
     "rank_placement", "redop",
 )  # fmt: skip
-
-
-# Somebody asked for these in this job; a plugin without them is the site's own.
-_ASKED: Final = re.compile(r"(?:TUNER_\w+|CONFIG_DIR|ALGO|PROTO)=|our plugin")
 
 
 class Resolver:
@@ -58,7 +65,7 @@ class Resolver:
         self.notices: list[Notice] = []
         self.assumed = dict(stated.assume)
         for key in self.assumed:
-            if key not in _ASSUMABLE:
+            if key not in _ASSUMABLE and not key.isupper():
                 raise CommandLineError(
                     f"--assume {key}=… is not known",
                     hint=f"assume one of {', '.join(_ASSUMABLE)}.",
@@ -76,6 +83,8 @@ class Resolver:
         self.is_mixed = False
         # Whoever started the benchmark knows what ran.
         self.is_trusted = False
+        self.environment: dict[str, str] | None = None
+        self.n_runs = 1
         self._keys: dict[LogFacts, CurveKey] = {}
         self._shared: dict[CurveKey, CurveKey] = {}
 
@@ -109,7 +118,7 @@ class Resolver:
                 f"{option} {option_text(given)} contradicts the file, which says "
                 f"{option_text(in_file)}",
                 where=self.where(line),
-                hint=f"leave out {option}, or import the file that it belongs to.",
+                hint=f"leave out {option}, or import the file that it belongs to{self.for_all}.",
             )
         return given if in_file is None else in_file
 
@@ -174,6 +183,13 @@ class Resolver:
             )
             nodes = None
         nodes = self.agreed("--nodes", stated.n_nodes, nodes, facts.at("n_ranks"))
+        if nodes is not None and nodes < (facts.least_nodes or 1):
+            raise CommandLineError(
+                f"--nodes {nodes} contradicts the file, which names ranks on {facts.least_nodes} "
+                "hosts and not all of them",
+                where=self.where(facts.at("n_ranks")),
+                hint="count the hosts of the job.",
+            )
         if not 1 <= (nodes or 1) <= ranks:
             raise OutputError(
                 f"{ranks} ranks on {nodes} nodes is no scale",
@@ -182,60 +198,181 @@ class Resolver:
             )
         return Scale(n_nodes=nodes or 1, n_ranks=ranks)
 
-    def _setting(self, facts: LogFacts) -> Setting:
-        given, in_file = self.stated.setting, facts.setting
-        if in_file is None and facts.chosen_by:
-            given = self._beside_tuner(facts, given)
-        if given is None and in_file is None:
-            self.notice(
-                Caution.UNSTATED_SETTING,
-                "nothing says which setting ran",
-                "import it again with --baseline if nothing was forced, or with --algorithm and "
-                "--protocol if NCCL_ALGO and NCCL_PROTO were set.",
-                facts.line,
+    # --- what chose -------------------------------------------------------------------------------
+
+    def _forced(self, facts: LogFacts) -> ForcedParts:
+        release = release_of(facts.library)
+        # RCCL to 2.28.3 applies a name before a colon to another collective.
+        is_rccl = facts.vendor == Vendor.AMD.value
+        by_name = not is_rccl if release is None else release.limits_by_name
+        collective = facts.collective or self.stated.collective
+        return forced_parts(facts.variables, collective, by_name=by_name)
+
+    def _chooser(self, facts: LogFacts) -> str:
+        """What chose beside the library, in words; empty where nothing did."""
+        return ", ".join(filter(None, (tuner(facts.variables), *self._forced(facts).named)))
+
+    def is_chosen(self, facts: LogFacts) -> bool:
+        """Whether something else than the site as it is chose what ran."""
+        return facts.setting is not None or bool(self._chooser(facts))
+
+    def of_one_environment(self, runs: Sequence[LogRun]) -> list[LogRun]:
+        """Runs under one environment beside their settings; those that the user chose of several.
+
+        Raises:
+            OutputError: they ran under several, and nothing chooses.
+            CommandLineError: none ran under the one that was chosen.
+        """
+        wanted = {key: value for key, value in self.assumed.items() if key.isupper()}
+        kept, environments = [], []
+        for run in runs:
+            variables = surroundings(run.said.variables, channels=self._takes_channels(run.said))
+            if all(run.said.variables.get(key) == value for key, value in wanted.items()):
+                kept.append(run)
+                environments.append(variables)
+        if not kept:
+            raise CommandLineError(
+                f"no run of the file had {' '.join(f'{k}={v}' for k, v in wanted.items())}",
+                where=self.name,
+                hint="leave the assumption out, or name a value that the file names.",
             )
-            return UNSTATED
+        for run, variables in zip(kept, environments, strict=True):
+            if variables != environments[0] and not self.is_trusted:
+                raise self._two(kept[0], environments[0], run, variables)
+        if any(run.said.is_told for run in kept):
+            self.environment = environments[0]
+        self.n_runs = len(kept)
+        return kept
+
+    def _two(
+        self, run: LogRun, first: dict[str, str], later: LogRun, other: dict[str, str]
+    ) -> OutputError:
+        names = [name for name in sorted({*first, *other}) if first.get(name) != other.get(name)]
+        shown = [
+            f"{' '.join(f'{n}={one[n]}' if n in one else f'no {n}' for n in names[:4])}"
+            f" (line {each.said.line})"
+            for each, one in ((run, first), (later, other))
+        ]
+        value = other.get(names[0]) or first.get(names[0])
+        return OutputError(
+            f"runs of the file had different environments: {shown[0]} and {shown[1]}",
+            where=self.where(later.said.line),
+            hint=f"choose the runs of one with --assume {names[0]}={value}, or split the file and "
+            "import each part into a session of its own (-o DIR).",
+        )
+
+    def _takes_channels(self, facts: LogFacts) -> bool:
+        """Whether variables of channels are a part of the setting that was forced."""
+        forced, given = self._forced(facts), self.stated.setting or UNSTATED
+        algorithm = forced.algorithm or given.algorithm
+        return bool(forced.channels and algorithm and (forced.protocol or given.protocol))
+
+    def _setting(self, facts: LogFacts) -> Setting:
+        """The setting of rows: by the table's own columns, by variables, or by the options.
+
+        Raises:
+            CommandLineError: rows that something chose are called the baseline, or an option
+                contradicts the file.
+        """
+        given, chooser = self.stated.setting, self._chooser(facts)
+        is_baseline = given is not None and given.role is Role.BASELINE
+        if facts.setting is not None:
+            if given is None or (self.is_mixed and is_baseline):
+                return facts.setting
+            return self._merged(given, facts.setting, facts.line)
+        if self.is_trusted and given is not None:
+            # Whoever started it knows what was asked for; its log must not say another thing.
+            forced = self._forced(facts).setting
+            return given if forced is None else self._merged(given, forced, facts.line)
+        if not chooser:
+            return given or self._unstated(facts)
+        if is_baseline and not self.is_mixed:
+            return self._beside_tuner(facts, chooser)
+        return self._chosen(facts, None if is_baseline else given, chooser)
+
+    def _chosen(self, facts: LogFacts, given: Setting | None, chooser: str) -> Setting:
+        """Setting of rows that ran under variables or a tuner."""
+        merged = self._with_variables(facts, given)
+        if merged is not None and (merged.is_complete or merged == given):
+            return merged
+        several = f"rows ran under {chooser}, which leaves the library several to choose from"
+        self.notice(
+            Caution.UNSTATED_SETTING,
+            f"rows ran under {chooser}: no baseline" if tuner(facts.variables) else several,
+            "say what ran with --algorithm and --protocol, or measure without it and import that "
+            "log with --baseline.",
+            facts.line,
+        )
+        return UNSTATED
+
+    def _unstated(self, facts: LogFacts) -> Setting:
+        told = "nothing says which setting ran"
+        if facts.mentioned is not None:
+            told += f", since line {facts.mentioned[0]} sets nothing: {facts.mentioned[1]}"
+        self.notice(
+            Caution.UNSTATED_SETTING,
+            told,
+            "import it again with --baseline if nothing was forced, or with --algorithm and "
+            "--protocol if NCCL_ALGO and NCCL_PROTO were set.",
+            facts.line,
+        )
+        return UNSTATED
+
+    def _with_variables(self, facts: LogFacts, given: Setting | None) -> Setting | None:
+        """The option's setting with what variables force; None where neither names a part.
+
+        Raises:
+            CommandLineError: the variables shut out what an option names.
+        """
+        forced = self._forced(facts)
+        for option, word in () if given is None else (
+            ("--algorithm", given.algorithm), ("--protocol", given.protocol),
+        ):  # fmt: skip
+            shut = forced.shuts(word)
+            if shut is not None:
+                raise CommandLineError(
+                    f"{option} {option_text(word)} contradicts the file, which says {shut}",
+                    where=self.where(facts.line),
+                    hint=f"leave out {option}, or import the file that it belongs to.",
+                )
+        in_file = forced.setting
+        if self._takes_channels(facts):
+            bounded = Setting(channels=forced.channels)
+            in_file = replace(in_file or bounded, channels=forced.channels)
         if given is None or in_file is None:
-            return given or in_file or UNSTATED
-        if self.is_mixed and given.role is Role.BASELINE:
-            return in_file
+            return given or in_file
+        return self._merged(given, in_file, facts.line)
+
+    def _merged(self, given: Setting, in_file: Setting, line: int) -> Setting:
+        """Both, where they agree."""
         if given.role is not Role.FORCED or in_file.role is not Role.FORCED:
             option = "--baseline" if given.role is Role.BASELINE else "--algorithm/--protocol"
-            return self.agreed(option, given, in_file, facts.line) or UNSTATED
-        line = facts.line
+            return self.agreed(option, given, in_file, line) or UNSTATED
         return Setting(
             algorithm=self.agreed("--algorithm", given.algorithm, in_file.algorithm, line),
             protocol=self.agreed("--protocol", given.protocol, in_file.protocol, line),
             channels=self.agreed("--channels", given.channels, in_file.channels, line),
         )
 
-    def _beside_tuner(self, facts: LogFacts, given: Setting | None) -> Setting | None:
-        """Setting that the user states for rows that a tuner, or a list in a variable, chose among.
+    def _beside_tuner(self, facts: LogFacts, chooser: str) -> Setting:
+        """The baseline of a site that has a tuner of its own.
 
         Raises:
-            CommandLineError: they are called the baseline, and somebody asked for the tuner.
+            CommandLineError: somebody asked for what chose.
         """
-        if self.is_trusted or (given is not None and given.role is not Role.BASELINE):
-            return given
-        asked = _ASKED.search(facts.chosen_by or "") is not None
-        if given is not None and not self.is_mixed and asked:
+        if is_asked(facts.variables):
             raise CommandLineError(
-                f"--baseline says that nothing was forced, but these rows ran under "
-                f"{facts.chosen_by}",
+                f"--baseline says that nothing was forced, but these rows ran under {chooser}",
                 where=self.where(facts.line),
                 hint="leave out --baseline; measure the site as it is, and import that log.",
             )
-        is_site = given is not None and not self.is_mixed
         self.notice(
-            Caution.ASSUMED if is_site else Caution.UNSTATED_SETTING,
-            f"rows ran under {facts.chosen_by}"
-            + ("; the baseline is the site with it" if is_site else "; they are no baseline"),
-            "nothing, if every job of this site runs so."
-            if is_site
-            else "measure without it, and import that log with --baseline.",
+            Caution.ASSUMED,
+            f"rows ran under {chooser}; the baseline is the site with it",
+            "nothing, if every job of this site runs so.",
             facts.line,
         )
-        return given if is_site else None
+        return BASELINE
 
     def _assumption(self, key: str, read: Callable[[str], T]) -> T | None:
         text = self.assumed.get(key)
@@ -271,13 +408,19 @@ class Resolver:
             raise OutputError(
                 f"the file does not say {', '.join(lacking)}",
                 where=self.where(facts.line),
-                hint=f"add {' '.join(options)}{f': {proposed}' if proposed else ''}.",
+                hint=f"add {' '.join(options)}{f': {proposed}' if proposed else ''}{self.for_all}.",
             )
+
+    @property
+    def for_all(self) -> str:
+        """Remark that options hold for all tables of a file, where it has several."""
+        several = "; options hold for all tables of a file, so cut it where they differ"
+        return several if self.n_runs > 1 else ""
 
 
 def option_text(value: object) -> str:
     """A value as the command line spells it."""
-    return value.value if isinstance(value, Collective) else str(value)
+    return str(value.value) if isinstance(value, Enum) else str(value)
 
 
 _MEANINGS: Final = {

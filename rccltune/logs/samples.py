@@ -8,7 +8,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs.columns import is_percentile
-from rccltune.logs.evidence import RunEvidence, evidence_of, fitting_options, only_candidate
+from rccltune.logs.evidence import RunEvidence, collectives_on, evidence_of, only_ranks
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import numbered
@@ -53,15 +53,17 @@ def table_of(
     """
     import pandas as pd
 
-    resolver.is_mixed = len({_is_chosen(run.first) for run in runs}) > 1
+    runs = resolver.of_one_environment(runs)
     evidence = [evidence_of(run) for run in runs]
-    keys: dict[CurveKey, int] = {}
-    parts = []
     facts = [run.said for run in runs]
     for k, run in enumerate(runs):
         told = [e for e, said in zip(evidence, facts, strict=True) if _is_like(said, facts[k])]
-        _ask(run, resolver, evidence[k], told)
+        _ask(run, resolver, told)
         _check_factor(run, resolver, evidence[k])
+    resolver.is_mixed = len({resolver.is_chosen(run.first) for run in runs}) > 1
+    keys: dict[CurveKey, int] = {}
+    parts = []
+    for k, run in enumerate(runs):
         _check_baseline(run, resolver)
         _check_average(run, resolver)
         part = _of_run(run, resolver, keys)
@@ -136,6 +138,7 @@ def fingerprint_of(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
         devices=whole.devices,
         ranks_per_process=whole.ranks_per_process,
         binding=assumed.get("binding"),
+        serves=None if vendor_of(whole.product, whole.arch) else whole.vendor,
         simulated=whole.simulated,
     )
 
@@ -259,15 +262,12 @@ def _check_average(run: LogRun, resolver: Resolver) -> None:
         )
 
 
-def _ask(
-    run: LogRun, resolver: Resolver, evidence: RunEvidence, told: Sequence[RunEvidence]
-) -> None:
-    """Take the only candidate for what is said nowhere, or ask for it, with what the rows fit.
+def _ask(run: LogRun, resolver: Resolver, told: Sequence[RunEvidence]) -> None:
+    """Take what the bandwidths alone decide, or ask for all that is said nowhere.
 
     Args:
         run: one of the file's.
         resolver: the options.
-        evidence: what it tells.
         told: what all runs of its facts tell.
 
     Raises:
@@ -276,37 +276,37 @@ def _ask(
     facts = run.first
     n_ranks = resolver.of_one_group(facts).n_ranks or resolver.stated.n_ranks
     collective = facts.collective or resolver.stated.collective
-    fits = ""
-    if collective is None or n_ranks is None:
-        candidate = only_candidate(told, collective, n_ranks)
-        if candidate is None:
-            fits = fitting_options(evidence, collective, n_ranks)
-        else:
-            name, number = candidate
-            if collective is not None:
-                text = f"{number} ranks: the only number with these bus bandwidths for {name.value}"
-            elif n_ranks is not None:
-                text = (
-                    f"{name.value}: the only collective with these bus bandwidths on {number} ranks"
-                )
-            else:
-                text = f"{name.value} on {number} ranks: nothing else has these bus bandwidths"
-            best = max(told, key=lambda one: one.low / one.high)
-            resolver.notice(
-                Caution.ASSUMED,
-                f"{text} ({best.shown})",
-                "if it was another, say so with --collective and --ranks.",
-                best.line or facts.line,
+    shown = max(told, key=lambda one: one.low / one.high) if told else RunEvidence()
+    hint, text = "", ""
+    if collective is None and n_ranks is not None:
+        fit = collectives_on(told, n_ranks) if shown.ratio is not None else []
+        if len(fit) == 1:
+            collective = fit[0]
+            text = (
+                f"{collective.value}: the only collective with these bus bandwidths on {n_ranks} "
+                "ranks"
             )
-            run.said = run.said.or_else(
-                LogFacts(line=run.said.line, collective=name, n_ranks=number)
-            )
-            facts = facts.or_else(run.said)
-    resolver.ask(facts, fits)
+        elif shown.shown:
+            names = " or ".join(f"--collective {one.value}" for one in fit)
+            hint = f"{shown.shown}, which fits {names or 'no collective'} on {n_ranks} ranks"
+    elif collective is not None and n_ranks is None:
+        n_ranks = only_ranks(told, collective)
+        text = f"{n_ranks} ranks: the only number with these bus bandwidths for {collective.value}"
+    if text and n_ranks is not None:
+        resolver.notice(
+            Caution.ASSUMED,
+            f"{text} ({shown.shown})",
+            "if it was another, say so with --collective and --ranks.",
+            shown.line or facts.line,
+        )
+        run.said = run.said.or_else(
+            LogFacts(line=run.said.line, collective=collective, n_ranks=n_ranks)
+        )
+    resolver.ask(run.first, hint)
 
 
 def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> None:
-    """Compare bandwidths and operation with collective and ranks, where the user stated them.
+    """Compare bandwidths and operation with collective and ranks, where somebody states them.
 
     Raises:
         CommandLineError: the stated collective or ranks cannot be those of the file.
@@ -315,20 +315,23 @@ def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> Non
     facts = resolver.of_one_group(run.first)
     collective = facts.collective or resolver.stated.collective
     n_ranks = facts.n_ranks or resolver.stated.n_ranks
-    if collective is None or n_ranks is None or (facts.collective and facts.n_ranks):
+    if collective is None or n_ranks is None or (facts.collective and facts.hosts):
         return
     if facts.collective is not None and not evidence.allows(facts.collective):
         evidence = replace(evidence, redops=frozenset())
     if evidence.fits(collective, n_ranks):
         return
-    free = None if facts.collective is None else facts.collective, facts.n_ranks
     factor = busbw_factor(collective, n_ranks)
+    fit = collectives_on([evidence], n_ranks)
+    number = evidence.ranks_of(collective)
+    fits = [f"--collective {one.value}" for one in fit] or [f"--ranks {number}"] * bool(number)
     raise CommandLineError(
         f"{collective.value} on {n_ranks} ranks has busbw = {factor:.4g} × algbw"
         f"{'' if evidence.allows(collective) else ' and another kind of operation'}, but in the "
         f"file {evidence.shown}",
         where=resolver.where(evidence.line or run.said.line),
-        hint=f"correct --collective or --ranks: {fitting_options(evidence, *free)}.",
+        hint=f"correct --collective or --ranks{': ' if fits else ''}{' or '.join(fits)}"
+        f"{resolver.for_all}.",
     )
 
 
@@ -341,7 +344,7 @@ def _check_baseline(run: LogRun, resolver: Resolver) -> None:
     given = resolver.stated.setting
     if given is None or given.role is not Role.BASELINE or resolver.is_mixed:
         return
-    nbytes = _several(run) if run.first.setting is None else None
+    nbytes = None if resolver.is_chosen(run.first) else _several(run)
     if nbytes is not None:
         raise CommandLineError(
             f"--baseline says that nothing was forced, but several settings ran at {nbytes} bytes",
@@ -390,8 +393,3 @@ def _is_like(one: LogFacts, other: LogFacts) -> bool:
         other.n_ranks,
         other.hosts,
     )
-
-
-def _is_chosen(facts: LogFacts) -> bool:
-    """Whether something else than the site as it is chose what ran."""
-    return facts.setting is not None or facts.chosen_by is not None

@@ -1,289 +1,562 @@
-"""Text logs: a benchmark's tables among everything else that shares its output."""
+"""Text logs: a benchmark's tables among everything else that shares its output.
+
+A job's own lines stand above its table, a summary below it. Whatever names another environment, a
+heading behind rows, or another header ends a table. What two jobs write into one log at once is
+not taken apart: their sizes then stand twice in one table, which is refused.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from itertools import chain, islice
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from math import log
+from typing import Any, Final, NamedTuple
 
 from rccltune.logs import rows
-from rccltune.logs.commands import CHOOSING, TUNER, setting_of_mark
-from rccltune.logs.facts import LogRun
-from rccltune.logs.labels import LineLabels
+from rccltune.logs.environment import TUNER, Commands
+from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.library import (
+    MESSAGE,
     NOISE,
     OUR_TUNER,
     collective_named,
-    cut_log,
     setting_named,
     tuner_of,
 )
-from rccltune.logs.log_runs import LogFindings, RowTable, WriterRuns, numbers_of, rank_of, starting
+from rccltune.logs.timings import fill
 from rccltune.model.errors import OutputError
-from rccltune.model.vocabulary import DTYPE_BYTES, Placement
+from rccltune.model.settings import Setting, Vendor
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
 
+_RANK: Final = re.compile(
+    r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)"
+    r"\s+\[([^\]]*)\]\s*(.*)"
+)
+_NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
+_TEST: Final = re.compile(r"Collective test (starting|concluded):\s*(\S+)")
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
 )
 _VERSION: Final = re.compile(
-    r"(?:(?:n|r)ccl-tests|rccltune PyTorch runner)(?: version|:\s*Version)\s+\S"
+    r"(n|r)ccl-tests(?: version|:\s*Version)\s+\S|rccltune PyTorch runner version\s+\S"
 )
 # The library that runs, as a number: 22809 is 2.28.9 (NCCL_VERSION in nccl.h).
 _LINKED: Final = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
-_LIBRARY: Final = re.compile(r"(?:RCCL|NCCL) version\s*:?\s*(\S+)")
+_LIBRARY: Final = re.compile(r"(RCCL|NCCL) version\s*:?\s*(\S+)")
 _AVERAGE: Final = re.compile(r"Avg bus bandwidth\s*:\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)")
 _BOUNDS: Final = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s*(FAILED)?")
 _REDUCED: Final = re.compile(r"Reducing maxBytes to (\d{1,19})")
-_PLACEMENTS: Final = re.compile(r"out-of-place|in-place")
-_SECTION: Final = re.compile(r"\s*(?:#{2,}\s*\w|={3,}.*\w)")
-_ROW_START: Final = re.compile(r"\s*\d+\s+\d+\s+[A-Za-z]\w*(?=\s|$)")
-_VALUE: Final = re.compile(r"-?\d[\d.]*(?:[eE][-+]?\d+)?\*?|N/A|-?nan|-?inf")
-_NAME: Final = re.compile(r"[A-Za-z][\w-]*|-|N/A|-1")
-# What a message may leave of a word of a row.
-_PART: Final = re.compile(r"[-+\w./*]+")
-# A size, a count and a time with its two bandwidths.
-_ROW_NUMBERS: Final = 5
+# Of a section of somebody's script or page.
+_HEADING: Final = re.compile(r"\s*(?:#{2,}\s*\w|={3,}.*\w)")
+_ELIDED: Final = re.compile(r"\W*(?:\.\.\.|…|\[?snip)")
+_COMM: Final = re.compile(rb" rank (\d{1,9}) n[rR]anks (\d{1,9}) (?:.*?commId (0x[0-9a-f]+))?")
+# "comm 0x1 rank 0 nRanks 2 nNodes 2 …" and "comm:0x1, nRanks:4, nNodes:1, coll channels:8 …".
+_SCALE: Final = re.compile(rb" nRanks[ :](\d{1,9}),? nNodes[ :](\d{1,9})")
+_CHOICE: Final = re.compile(
+    rb"NCCL INFO (\w+): (?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
+    rb"proto(?:col)? (\w+)(?: .*?channel\{Lo\.\.Hi\}=\{(\d{1,6})\.\.(\d{1,6})\})?"
+)
+_SET: Final = re.compile(rb"\b([A-Z]+_[A-Z0-9_]+) set (?:by environment )?to (\S+)")
+_OUR_RULES: Final = re.compile(rb"rccltune: comm=\S+ .*? rules=[1-9]\d* .*?file=(\S+)")
+# Bounds on what noise alone may pile up.
 _MAX_ODD: Final = 64
+_MAX_CHOICES: Final = 65536
+_MAX_COMMS: Final = 4096
+_MAX_VARIABLES: Final = 512
 
 
-class WriterText:
-    """One writer's text."""
+class RankLine(NamedTuple):
+    """One line of the rank list."""
 
-    def __init__(
-        self, book: LogFindings, labels: LineLabels, latest: Callable[[], WriterRuns | None]
-    ) -> None:
+    group: int
+    rank: int
+    host: str
+    device: str
+    product: str
+    line: int
+
+
+@dataclass(slots=True)
+class BenchmarkJob:
+    """Facts about one start of a benchmark, gathered line by line.
+
+    Attributes:
+        numbers: those of the line ``# nThread …``.
+        n_ranks: by the command that started it; a rank list says it better.
+        is_alone: no launcher started it.
+        is_cut: somebody left lines of the rank list out.
+        variables: by the library's log; its tuner as well.
+        is_used: a table began.
+    """
+
+    line: int
+    collective: Collective | None = None
+    collective_line: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    ranks: dict[tuple[int, int], RankLine] = field(default_factory=dict)
+    is_cut: bool = False
+    version: str | None = None
+    simulated: bool = False
+    n_ranks: int | None = None
+    is_alone: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
+    executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
+    communicators: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    sizes: set[int] = field(default_factory=set)
+    scales: set[tuple[int, int]] = field(default_factory=set)
+    is_used: bool = False
+
+    def facts(self) -> LogFacts:
+        """The facts that samples need, once the file was read."""
+        numbers = self.numbers
+        ranks = sorted(self.ranks.values())
+        n_ranks, nodes = self._listed(ranks)
+        if n_ranks is None:
+            n_ranks, told = self._logged()
+            nodes = {"n_nodes": told}
+        if n_ranks is None:
+            n_ranks = self.n_ranks
+            nodes = {"n_nodes": 1 if self.is_alone else None}
+        products = sorted({each.product for each in ranks if each.product})
+        return LogFacts(
+            line=self.line,
+            said_at=(
+                ("n_ranks", ranks[-1].line if ranks else self.line),
+                ("collective", self.collective_line or self.line),
+            ),
+            collective=self.collective,
+            n_ranks=n_ranks,
+            **nodes,
+            graph=numbers["graph:"] > 0 if "graph:" in numbers else None,
+            product=" + ".join(products) or None,
+            hosts=tuple(dict.fromkeys(each.host for each in ranks)),
+            devices=tuple(f"{each.host} {each.device}" for each in ranks),
+            ranks_per_process=numbers.get("nThread", 0) * numbers.get("nGpus", 0) or None,
+            simulated=self.simulated,
+        )
+
+    def _listed(self, ranks: list[RankLine]) -> tuple[int | None, dict[str, Any]]:
+        """Ranks of one group and their nodes, by the rank list; of one that was cut the least."""
+        if not ranks:
+            return None, {}
+        first = [each for each in ranks if each.group == ranks[0].group]
+        hosts = len({each.host for each in first})
+        n_all = 1 + max(each.rank for each in ranks)
+        if self.is_cut or len({each.rank for each in ranks}) < n_all:
+            return n_all, {"least_nodes": hosts}
+        # NCCL_TESTS_SPLIT makes communicators of equal size.
+        sizes = set(Counter(each.group for each in ranks).values())
+        return (len(first), {"n_nodes": hosts}) if len(sizes) == 1 else (None, {})
+
+    def _logged(self) -> tuple[int | None, int | None]:
+        """Ranks and nodes by the library's messages; None where communicators disagree."""
+        if len(self.scales) == 1 and self.sizes <= {size for size, _ in self.scales}:
+            return next(iter(self.scales))
+        if len(self.sizes) != 1:
+            return None, None
+        size = next(iter(self.sizes))
+        whole = [hosts for hosts in self.communicators.values() if len(hosts) == size]
+        nodes = {len(set(hosts.values())) for hosts in whole}
+        return size, nodes.pop() if len(nodes) == 1 else None
+
+
+def rank_of(body: str, line: int) -> RankLine | None:
+    """One line of the rank list, None where it is none."""
+    match = _RANK.match(body)
+    if match is None:
+        return None
+    rank, group, host, device, bus, product = match.groups()
+    return RankLine(int(group or 0), int(rank), host, f"{device} [{bus}]", product.strip(), line)
+
+
+def buses_in(log_text: bytes) -> dict[int, str]:
+    """Bus address of each rank's device, as the rank list of a log has it."""
+    found = (match.groups() for match in _RANK.finditer(log_text.decode("utf-8", "replace")))
+    return {int(rank): bus for rank, _, _, _, bus, _ in found}
+
+
+# Each job's first rank names its device; a job that reads on in cycles names it once.
+_FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILINE)
+
+
+def n_benchmarks_in(log_text: bytes) -> int:
+    """Number of benchmarks that wrote into one log: more than one where ranks did not meet."""
+    return len(_FIRST_RANK.findall(log_text))
+
+
+@dataclass(slots=True, eq=False)
+class RowTable:
+    """Rows below one header, under one set of variables."""
+
+    job: BenchmarkJob
+    run: LogRun
+    layout: rows.Layout
+    rows: rows.TableRows
+    variables: dict[str, str]
+    header: int
+
+
+class TextReader:
+    """Takes a log line by line.
+
+    Attributes:
+        all: tables, one for each header, or for rows without one.
+        notes: (line, text) of what makes the log incomplete.
+        failures: (line, text) of the benchmark's own errors.
+        odd: lines that look like rows and are none, the first ones; ``n_odd`` counts them.
+        headers: lines of table headers.
+        libraries: versions of the library, with the line that first names each.
+        vendor: whose GPUs the benchmark or its library serves.
+        started: line where the last job began.
+        first: first line with text that was looked at.
+    """
+
+    def __init__(self, name: str) -> None:
         """Begin with nothing read.
 
         Args:
-            book: takes the findings.
-            labels: of the log.
-            latest: whose header holds for rows of a writer that printed none.
+            name: file name for messages.
         """
-        self._book = book
-        self._labels = labels
-        self._own = WriterRuns(book)
-        self._latest = latest
-        self._placements: list[Placement] = []
-        self._begun: tuple[int, str] | None = None
+        self.name = name
+        self.all: list[RowTable] = []
+        self.notes: list[tuple[int, str]] = []
+        self.failures: list[tuple[int, str]] = []
+        self.odd: list[tuple[int, str]] = []
+        self.n_odd = 0
+        self.headers: list[int] = []
+        self.libraries: dict[str, int] = {}
+        self.benchmark: str | None = None
+        self.library: str | None = None
+        self.family: str | None = None
+        self.vendor: Vendor | None = None
+        self.started: int | None = None
+        self.first: tuple[int, str] | None = None
+        self._commands = Commands()
+        self._job = BenchmarkJob(line=0)
+        self._table: RowTable | None = None
+        self._layout: rows.Layout | None = None
+        self._above: tuple[Placement, ...] = ()
 
-    @property
-    def jobs(self) -> WriterRuns:
-        """Runs that this writer's rows belong to."""
-        if self._own.layout is not None:
-            return self._own
-        return self._latest() or self._own
+    def read(self, lines: Iterable[bytes]) -> list[LogRun]:
+        """Take all lines and give the runs that have rows, in the order of their headers.
 
-    def line(self, number: int, body: str, *, ended: bool, glued: bool) -> None:
-        """Take one line without its prefixes.
-
-        Args:
-            number: in the file, from 1.
-            body: its text.
-            ended: a line end of the benchmark's own follows it.
-            glued: a message of the library's log follows it.
+        Raises:
+            OutputError: a size is repeated where no new pass begins, or a header is ambiguous.
         """
-        words = body.split()
-        if self._begun is not None and self._goes_on(body, ended=ended):
-            self._go_on(*self._begun, body, ended=ended)
-        elif _ROW_START.match(body) or (words[0].isdigit() and self._fits(words)):
-            self.drop_begun()
-            self._row(number, body, words, ended=ended, glued=glued)
-        elif glued and self.jobs.open and all(map(str.isdigit, words)):
-            # So little of a row may be a size and a count whose rest comes behind the message.
-            self.drop_begun()
-            self._wait_for((number, body))
-        else:
-            self._words(number, body)
+        noise = NOISE.match
+        take = None
+        begun = ""
+        for number, raw in enumerate(lines, 1):
+            # The usual case first: one table, and a whole row of it.
+            if take is not None and take(number, raw):
+                continue
+            if (match := noise(raw)) is not None:
+                self._message(raw, match[1] or b"")
+                continue
+            text = raw.decode("utf-8", "replace").rstrip("\r\n")
+            if text.endswith("\\") and not text.endswith("\\\\"):
+                begun += text[:-1] + " "
+                continue
+            self._line(number, begun + text, raw)
+            begun = ""
+            take = self._table.rows.take_usual if self._table is not None else None
+        if begun:
+            self._line(0, begun, b"")
+        return [self._finished(table) for table in self.all if len(table.rows)]
 
-    def _goes_on(self, body: str, *, ended: bool) -> bool:
-        """Whether this is the rest of the row that was begun, or a part of it.
+    def _finished(self, table: RowTable) -> LogRun:
+        run, job = table.run, table.job
+        commands = self._commands
+        library = f"{self.family} {self.library}" if self.family and self.library else None
+        late = LogFacts(
+            line=job.line,
+            variables={**table.variables, **job.variables},
+            is_told=commands.is_told or bool(job.variables),
+            mentioned=commands.mentioned,
+            library=library,
+            vendor=self.vendor.value if self.vendor else None,
+        )
+        run.said = job.facts().or_else(late)
+        run.executed = job.executed
+        for line, text in table.rows.left_out():
+            self._left_out(line, text)
+        cells = table.rows.table()
+        # A number was cut in two: no call has more elements than bytes.
+        torn = cells["count"] * cells["dtype"].map(DTYPE_BYTES) > cells["nbytes"]
+        for line in cells["line"][torn].drop_duplicates().tolist():
+            self._left_out(line, "its size is less than its elements'")
+        fill(run, cells[~torn].reset_index(drop=True), self.name)
+        if sum(one.job is job for one in self.all) == 1:
+            self._look_for_missing(run, job.numbers)
+        return run
 
-        The parts of a row are put together letter by letter, blanks too: a message may stand
-        inside a number.
-        """
-        layout = self.jobs.layout
-        words = ((self._begun[1] if self._begun is not None else "") + body).split()
-        if layout is None:
-            return all(_VALUE.fullmatch(word) for word in body.split())
-        if len(words) > layout.most:
-            return False
-        whole = words if ended else words[:-1]
-        return any(
-            all(
-                (_NAME if name in rows.NAMES else _VALUE).fullmatch(word)
-                for word, name in zip(whole, shape.names, strict=False)
+    def _look_for_missing(self, run: LogRun, numbers: dict[str, int]) -> None:
+        """Say that the benchmark was asked for more sizes than stand here."""
+        least, most, step = (numbers.get(name, 0) for name in ("minBytes", "maxBytes", "step:"))
+        if not (0 < least <= most) or step in (0, 1):
+            return
+        wanted = (most - least) // -step if step < 0 else int(log(most / least, step) + 1e-9)
+        n_rows = run.timings["line"].nunique()
+        if n_rows <= wanted:
+            last = run.timings[["line", "nbytes"]].iloc[-1]
+            text = (
+                f"the benchmark was asked for {wanted + 1} sizes from {least} to {most} bytes, and "
+                f"{n_rows} can be read, the last of {last['nbytes']} bytes"
             )
-            for shape in layout.whole
-            if len(whole) <= len(shape.names)
-        ) and (ended or _PART.fullmatch(words[-1]) is not None)
+            self.notes.append((int(last["line"]), text))
 
-    def drop_begun(self) -> None:
-        """A row whose rest never came."""
-        if self._begun is not None:
-            self._note(self._begun[0], "a row is cut in the middle; it is left out")
-            self._wait_for(None)
+    def _left_out(self, number: int, text: str) -> None:
+        """Count a row that is not whole, and keep the first ones."""
+        self.n_odd += 1
+        if len(self.odd) < _MAX_ODD:
+            self.odd.append((number, text.strip()[:160]))
 
-    def _row(self, number: int, body: str, words: list[str], *, ended: bool, glued: bool) -> None:
-        table = self._table(number, words)
-        if table is None:
-            self._odd(number, body)
+    # --- lines ------------------------------------------------------------------------------------
+
+    def _line(self, number: int, text: str, raw: bytes) -> None:
+        message = MESSAGE.search(text) if "NCCL" in text else None
+        body = text if message is None else text[: message.start()]
+        if message is not None:
+            self._message(text[message.start() :].encode("utf-8", "replace"), b"")
+        if not body.strip():
             return
-        text = body.encode()
-        if table.rows.take(number, text):
-            return
-        plain = self._labels.inside(body)
-        if plain != body and table.rows.take(number, plain.encode()):
-            return
-        if glued and len(words) < table.rows.layout.most:
-            self._wait_for((number, body))
-        elif not ended:
-            self._note(number, "the last row is cut; it is left out")
-        elif not table.rows.take(number, text, short=True) and words[2] in DTYPE_BYTES:
-            self._odd(number, body)
+        self.first = self.first or (number, text.strip()[:160])
+        if body[:1].isdigit() or body.lstrip()[:1].isdigit():
+            words = body.split()
+            if message is None and self._row(number, words, raw):
+                return
+            if rows.ROW_LIKE.match(body) is not None:
+                self._left_out(number, text)
+                return
+        self._words(number, body)
 
-    def _odd(self, number: int, body: str) -> None:
-        """A line looks like a row and is none that is understood."""
-        numbers = sum(_VALUE.fullmatch(word) is not None for word in body.split())
-        if numbers >= _ROW_NUMBERS and len(self._book.odd) < _MAX_ODD:
-            self._book.odd.append((number, body.strip()[:160]))
-
-    def _go_on(self, number: int, begun: str, body: str, *, ended: bool) -> None:
-        whole = begun + body
-        words = whole.split()
-        table = self._table(number, words)
-        text = " ".join(words).encode()
-        if table is not None and table.rows.take(number, text):
-            self._wait_for(None)
-        elif ended or table is None or len(words) >= table.rows.layout.most:
-            if table is not None and ended and table.rows.take(number, text, short=True):
-                self._wait_for(None)
-            else:
-                self.drop_begun()
-        else:
-            self._wait_for((number, whole))
-
-    def _table(self, number: int, words: list[str]) -> RowTable | None:
-        """The table that a row belongs to; None where nothing says that it is a row."""
-        jobs = self.jobs
-        size = int(words[0]) if words[0].isdecimal() and len(words[0]) < 20 else 0
-        if jobs.open and self._book.late:
-            # Late lines of the process whose table goes on are of all of its rows.
-            if jobs.open[-1].below_header and size > jobs.open[-1].rows.last[1]:
-                self._book.settle()
-            else:
-                self._book.new_process()
-        if jobs.open:
-            return jobs.whose(size)
-        guessed = rows.guess(words)
-        if jobs.layout is not None and (guessed is not None or self._fits(words)):
-            return jobs.resume(number)
-        return None if guessed is None else jobs.begin(number, guessed, below_header=False)
-
-    def _fits(self, words: list[str]) -> bool:
-        """Whether a header in force has rows of so many words; its columns may stand anyhow."""
-        layout = self.jobs.layout
-        return layout is not None and layout.has(len(words))
-
-    def _wait_for(self, begun: tuple[int, str] | None) -> None:
-        self._book.pending += (begun is not None) - (self._begun is not None)
-        self._begun = begun
+    def _row(self, number: int, words: list[str], raw: bytes) -> bool:
+        if self._table is None:
+            layout = self._layout
+            if layout is None and rows.ROW_LIKE.match(" ".join(words)) is not None:
+                layout = rows.guessed(words)
+            if layout is None:
+                return False
+            table = self._made(number, layout)
+            if not table.rows.take(number, raw):
+                return False
+            self._open(table)
+            return True
+        return self._table.rows.take(number, raw)
 
     def _words(self, number: int, body: str) -> None:
         text = body.lstrip("# \t>|*$")
-        runs = self._own
-        if _SECTION.match(body):
-            self.drop_begun()
-            runs.section(number, body)
-            if setting_of_mark(body) is not None:
-                return
-        if text.startswith("Rank"):
-            self._rank(number, text)
+        if _HEADING.match(body) is not None:
+            self._end_table()
+            self._commands.heading()
+        if (rank := rank_of(text, number)) is not None:
+            job = self._preamble(number, has=(rank.group, rank.rank) in self._job.ranks)
+            job.ranks[rank.group, rank.rank] = rank
         elif text.startswith("nThread"):
-            numbers = numbers_of(text)
-            runs.preamble(number, lambda each: not each.numbers).numbers = numbers
-        elif (started := starting(text)) is not None:
-            each = runs.preamble(number, lambda each: each.collective is None)
-            each.collective, each.collective_line = started, number
+            job = self._preamble(number, has=bool(self._job.numbers))
+            job.numbers = _numbers_of(text)
+        elif (test := _TEST.match(text)) is not None:
+            self._named(number, test[1], test[2])
         elif "algbw" in text or "busbw" in text:
             self._header(number, text)
-        elif words := _PLACEMENTS.findall(text):
-            self._placements = placements(words)
-        else:
-            self._other(number, text, comment=not body.lstrip()[:1].isalnum())
+        elif above := rows.placements_in(text):
+            self._above = above
+        elif _ELIDED.match(body) is not None:
+            self._job.is_cut = self._job.is_cut or bool(self._job.ranks and not self._job.is_used)
+        elif not self._summary(number, text):
+            self._other(number, body, text)
 
-    def _other(self, number: int, text: str, *, comment: bool) -> None:
-        book = self._book
+    def _named(self, number: int, when: str, name: str) -> None:
+        collective = collective_named(name)
+        if when == "starting":
+            job = self._preamble(number, has=self._job.collective is not None)
+        else:
+            # The last line of a job names what stands above it.
+            self._end_table()
+            job = self._job
+        if collective is not None and (when == "starting" or job.is_used):
+            job.collective = job.collective or collective
+            job.collective_line = job.collective_line or number
+
+    def _summary(self, number: int, text: str) -> bool:
+        """Take a line of the summary; False where it is none."""
         if (match := _AVERAGE.match(text)) is not None:
-            self._summary(number, float(match[1]))
+            if self._table is not None and len(self._table.rows):
+                run = self._table.run
+                run.average, run.average_line = float(match[1]), number
+                self._end_table()
         elif (match := _BOUNDS.match(text)) is not None:
-            book.out_of_bounds = int(match[1]) if match[2] else 0
-            self.jobs.ended(book.out_of_bounds)
+            if self._table is not None:
+                self._table.run.out_of_bounds = int(match[1]) if match[2] else 0
         elif (match := _REDUCED.match(text)) is not None:
-            self._note(number, f"the largest size was lowered to {match[1]} for want of memory")
-        elif _FAILURE.search(text) is not None:
-            book.failures.append((number, text.strip()[:200]))
-            self._own.failed()
-        elif _VERSION.match(text) is not None:
-            each = self._own.preamble(number, lambda each: each.version is None)
-            each.version = book.benchmark = text.strip()
-            each.simulated = each.simulated or "SIMULATED" in text
-            linked = _linked(text)
-            book.library = book.library or linked
-            if linked is not None:
-                book.libraries.setdefault(linked, number)
-        elif (match := _LIBRARY.match(text)) is not None:
-            book.library = match[1]
-            book.libraries.setdefault(match[1], number)
-        elif "SIMULATED" in text:
-            self._own.simulated(number)
+            self.notes.append((number, f"the largest size was lowered to {match[1]} bytes"))
+            self._job.numbers["maxBytes"] = int(match[1])
         else:
-            self._command(number, text, comment=comment)
+            return False
+        return True
 
-    def _command(self, number: int, text: str, *, comment: bool) -> None:
-        if text.startswith("rccltune: comm=") and " schedule=" in text:
-            # Plugins of 0.1 could try one setting after the other.
-            self._book.library_says(TUNER, "our plugin's schedule")
-        elif self._book.who.see(number, text, comment=comment):
-            self.drop_begun()
-            self._book.changed()
+    def _other(self, number: int, body: str, text: str) -> None:
+        if _FAILURE.search(text) is not None:
+            self.failures.append((number, text.strip()[:200]))
+            if self._table is not None and not len(self._table.rows):
+                self.all.remove(self._table)
+            self._table = None
+        elif (match := _VERSION.match(text)) is not None:
+            job = self._preamble(number, has=self._job.version is not None)
+            job.version = self.benchmark = text.strip()
+            job.simulated = job.simulated or "SIMULATED" in text
+            self._library(number, _linked(text), None)
+            if match[1] == "r":
+                self.vendor = Vendor.AMD
+        elif (match := _LIBRARY.match(text)) is not None:
+            self._library(number, match[2], match[1])
+        elif "SIMULATED" in text:
+            self._job.simulated = True
+        else:
+            self._command(number, body)
 
-    def _rank(self, number: int, text: str) -> None:
-        rank = rank_of(text, number)
-        if rank is not None:
-            key = (rank.group, rank.rank)
-            self._book.hosts.add(rank.host)
-            self._own.preamble(number, lambda each: key not in each.ranks).ranks[key] = rank
+    def _library(self, number: int, version: str | None, family: str | None) -> None:
+        if version is None:
+            return
+        self.library, self.family = version if family else self.library or version, family
+        self.libraries.setdefault(version, number)
+        if family is not None:
+            self.vendor = Vendor.AMD if family == "RCCL" else Vendor.NVIDIA
+
+    def _command(self, number: int, body: str) -> None:
+        """Take somebody's command or any other text; another environment ends a table."""
+        before = self._commands.variables
+        if body.lstrip().startswith("rccltune: "):
+            self._message(body.encode("utf-8", "replace"), b"")
+        else:
+            self._commands.see(number, body)
+        if self._commands.variables != before:
+            self._end_table()
+
+    # --- jobs and tables --------------------------------------------------------------------------
+
+    def _preamble(self, number: int, *, has: bool) -> BenchmarkJob:
+        """The job that a line above its table is of: another one where this one has had its own."""
+        if self._job.is_used or has:
+            self._end_table()
+            self._job = BenchmarkJob(line=number)
+        self._job.line = self._job.line or number
+        self.started = self._job.line
+        return self._job
 
     def _header(self, number: int, text: str) -> None:
-        words, named = rows.header(text)
-        if not words:
-            return
-        self.drop_begun()
-        table_layout = rows.layout(tuple(words), tuple(placements(named) or self._placements))
-        if table_layout is None:
+        try:
+            layout = rows.header(text, self._above)
+        except ValueError as error:
             raise OutputError(
-                "the header has one block of columns and nothing says in which placement",
-                where=f"{self._book.name}:{number}",
+                str(error),
+                where=f"{self.name}:{number}",
                 hint="put '# out-of-place' or '# in-place' on the line above the header.",
-            )
-        self._book.headers.append(number)
-        self._own.begin(number, table_layout)
+            ) from error
+        if layout is None:
+            return
+        self._end_table()
+        if self._job.is_used:
+            # Nothing is known about it; above all not that it is like the one before.
+            self._job = BenchmarkJob(line=number)
+        self.headers.append(number)
+        self._open(self._made(number, layout))
 
-    def _summary(self, number: int, average: float) -> None:
-        self.drop_begun()
-        run = self.jobs.summed_up(number, average)
-        if run is not None:
-            run.out_of_bounds, self._book.out_of_bounds = self._book.out_of_bounds, 0
+    def _made(self, number: int, layout: rows.Layout) -> RowTable:
+        job, commands = self._job, self._commands
+        job.line = job.line or number
+        run = LogRun(said=LogFacts(line=number))
+        return RowTable(job, run, layout, rows.TableRows(layout), commands.variables, number)
 
-    def _note(self, number: int, text: str) -> None:
-        self._book.notes.append((number, text))
+    def _open(self, table: RowTable) -> None:
+        job, commands = self._job, self._commands
+        if not job.is_used:
+            job.collective = job.collective or commands.collective
+            job.n_ranks, job.is_alone = commands.n_ranks, commands.is_alone
+            commands.collective, commands.n_ranks, commands.is_alone = None, None, False
+        job.is_used = True
+        commands.used()
+        self._table, self._layout = table, table.layout
+        self.all.append(table)
+
+    def _end_table(self) -> None:
+        """End the table; one that has no row yet goes on under what is set now."""
+        if self._table is not None and not len(self._table.rows):
+            self._table.variables = self._commands.variables
+        else:
+            self._table = None
+
+    # --- the library's messages -------------------------------------------------------------------
+
+    def _message(self, raw: bytes, host: bytes) -> None:
+        """Take what one message of the library's log tells."""
+        job = self._job
+        if b" -> Algo" in raw:
+            self._choice(raw)
+        elif b" nranks " in raw or b" nRanks" in raw:
+            _see_communicator(job, raw, host)
+        elif b" set " in raw and (match := _SET.search(raw)) is not None:
+            name, value = (each.decode("ascii", "replace") for each in match.groups())
+            self._says(name, value[:-1] if value[:-1].isdigit() and value[-1] == "." else value)
+        elif (match := _OUR_RULES.search(raw)) is not None:
+            self._says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
+        elif b"rccltune: comm=" in raw and b" schedule=" in raw:
+            # Plugins of 0.1 could try one setting after the other.
+            self._says(TUNER, "our plugin's schedule")
+        elif b"tuner" in raw.lower():
+            named = tuner_of(raw.decode("utf-8", "replace"))
+            # Ours answers nothing until it says that it has rules.
+            if named not in ("none", "unknown", "plugin internal", OUR_TUNER):
+                self._says(TUNER, named)
+        elif b" version" in raw and (version := _LIBRARY.search(raw.decode("utf-8", "replace"))):
+            self._library(0, version[2], version[1])
+
+    def _says(self, name: str, value: str) -> None:
+        """A process named a variable or its tuner; where ranks differ, both values are kept."""
+        known = self._job.variables
+        if name in known and known[name] != value:
+            value = f"{known[name]}|{value}" if value not in known[name].split("|") else known[name]
+        if name in known or len(known) < _MAX_VARIABLES:
+            known[name] = value[:256]
+
+    def _choice(self, raw: bytes) -> None:
+        match = _CHOICE.search(raw)
+        executed = self._job.executed
+        if match is None or len(executed) >= _MAX_CHOICES:
+            return
+        words = [each.decode("ascii", "replace") for each in match.groups(b"")]
+        collective, ran = collective_named(words[0]), setting_named(words[2], words[3])
+        if collective is None or ran is None:
+            return
+        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
+        chosen = replace(ran, channels=channels if channels > 0 else None)
+        executed.setdefault((collective, int(words[1])), set()).add(chosen)
 
 
-def placements(words: Sequence[str]) -> list[Placement]:
-    """Placements of a table's blocks in the order in which they are named."""
-    return [Placement.IN_PLACE if word == "in-place" else Placement.OUT_OF_PLACE for word in words]
+def _see_communicator(job: BenchmarkJob, message: bytes, host: bytes) -> None:
+    """Take a message that tells the ranks of a communicator, or its ranks and nodes."""
+    scale = _SCALE.search(message)
+    if scale is not None:
+        job.scales.add((int(scale[1]), int(scale[2])))
+    match = _COMM.search(message)
+    if match is None:
+        return
+    rank, size, comm = match.groups()
+    job.sizes.add(int(size))
+    name = comm.decode("ascii") if comm else ""
+    if name and (name in job.communicators or len(job.communicators) < _MAX_COMMS):
+        job.communicators.setdefault(name, {})[int(rank)] = host
+
+
+def _numbers_of(body: str) -> dict[str, int]:
+    """Numbers of the ``# nThread …`` line; ``step:`` is negative where it is added."""
+    numbers: dict[str, int] = {}
+    for name, digits, kind in _NUMBERS.findall(body):
+        value = int(digits[:20])
+        numbers[name] = -value if name == "step:" and kind == "(bytes)" else value
+    return numbers
 
 
 def _linked(text: str) -> str | None:
@@ -295,149 +568,3 @@ def _linked(text: str) -> str | None:
     # Four digits up to 2.8, five since (NCCL 2.30.7 src/nccl.h.in, NCCL_VERSION).
     thousand = 10_000 if number >= 10_000 else 1_000
     return f"{number // thousand}.{number % thousand // 100}.{number % 100}"
-
-
-_CHOICE: Final = re.compile(
-    rb"NCCL INFO (\w+): (?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
-    rb"proto(?:col)? (\w+)(?: .*?channel\{Lo\.\.Hi\}=\{(\d{1,6})\.\.(\d{1,6})\})?"
-)
-_SET: Final = re.compile(rb"\b(%b) set (?:by environment )?to (\S+)" % CHOOSING.encode())
-_OUR_RULES: Final = re.compile(rb"rccltune: comm=\S+ .*? rules=[1-9]\d* .*?file=(\S+)")
-# So many show which labels a log has.
-_FIRST_LINES: Final = 4096
-# Bounds on what noise alone may pile up.
-_MAX_HOSTS: Final = 4096
-_MAX_CHOICES: Final = 65536
-_MAX_STREAMS: Final = 4096
-
-
-class TextReader:
-    """Takes a log line by line."""
-
-    def __init__(self, name: str) -> None:
-        """Begin with nothing read.
-
-        Args:
-            name: file name for messages.
-        """
-        self.book = LogFindings(name)
-        self._labels = LineLabels()
-        self._streams: dict[str, WriterText] = {}
-        self._hosts: set[bytes] = set()
-        self._latest: WriterRuns | None = None
-
-    def read(self, lines: Iterable[bytes]) -> list[LogRun]:
-        """Take all lines and give the runs that have rows, in the order of their headers."""
-        noise = NOISE.match
-        lines = iter(lines)
-        first = list(islice(lines, _FIRST_LINES))
-        self._labels.learn(raw.decode("utf-8", "replace") for raw in first)
-        take = None
-        for number, raw in enumerate(chain(first, lines), 1):
-            # The usual case first: one table, and a whole row of it.
-            if take is not None and raw[-1:] == b"\n" and take(number, raw):
-                continue
-            if (match := noise(raw)) is not None:
-                self._message(raw, match[1])
-                if self.book.late:
-                    take = None
-                continue
-            self._line(number, raw.decode("utf-8", "replace"))
-            table = self.book.only_table
-            take = table.rows.take_usual if table is not None else None
-        for stream in self._streams.values():
-            stream.drop_begun()
-        self.book.settle()
-        tables = [table for table in self.book.all if table.rows]
-        for each in tables:
-            each.finish(self.book.name)
-            self._died(each)
-        return [each.run for each in tables]
-
-    def _line(self, number: int, text: str) -> None:
-        label, rest = self._labels.cut(text)
-        if rest != text:
-            plain = rest.lstrip().encode("utf-8", "replace")
-            if (match := NOISE.match(plain)) is not None:
-                self._message(plain, match[1])
-                return
-        body, glued = cut_log(rest, self.book.hosts)
-        if glued:
-            self._message(rest.encode("utf-8", "replace"), b"")
-        if not body.strip():
-            return
-        self.book.first = self.book.first or (number, text.strip()[:160])
-        stream = self._stream(label)
-        stream.line(number, body, ended=text.endswith("\n") and not glued, glued=glued)
-        if stream.jobs.layout is not None:
-            self._latest = stream.jobs
-
-    def _stream(self, label: str) -> WriterText:
-        if len(self._streams) >= _MAX_STREAMS:
-            label = ""
-        stream = self._streams.get(label)
-        if stream is None:
-            stream = self._streams[label] = WriterText(
-                self.book, self._labels, lambda: self._latest
-            )
-        return stream
-
-    def _died(self, table: RowTable) -> None:
-        """Say that a table without a summary ends before the size it was asked for, or misses some.
-
-        Benchmarks round sizes down to whole elements of every rank: of k such units the next size
-        has at most k times the factor and the factor less one.
-        """
-        run, step, (_, last) = table.run, table.increment, table.rows.last
-        if table.ended or table not in self.book.tables:
-            return
-        largest = table.numbers.get("maxBytes", 0)
-        if last * max(step, 1) + max(-step, 0) <= largest:
-            run.max_size = largest
-        if "step:" not in table.numbers:
-            return
-        lines, sizes = run.timings["line"], run.timings["nbytes"]
-        low = sizes.shift(fill_value=0)
-        most = low - 1.5 * step if step < 0 else low * (2 * step - 1)
-        said = [line for line, _ in self.book.notes]
-        for at in sizes.index[(low > 0) & (most < sizes)]:
-            before, line = int(lines[at - 1]), int(lines[at])
-            if not any(before <= each <= line for each in said):
-                self.book.notes.append(
-                    (
-                        line,
-                        f"no row of the sizes between {low[at]} and {sizes[at]} bytes can be read",
-                    )
-                )
-
-    def _message(self, raw: bytes, host: bytes) -> None:
-        """Take what one message of the library's log tells."""
-        if host and host not in self._hosts and len(self._hosts) < _MAX_HOSTS:
-            self._hosts.add(host)
-            self.book.hosts.add(host.decode("utf-8", "replace"))
-        if b" -> Algo" in raw:
-            self._choice(raw)
-        elif b" nranks " in raw or b" nRanks" in raw:
-            self.book.communicators.see(raw, host)
-        elif b" set " in raw and (match := _SET.search(raw)) is not None:
-            what, value = (each.decode("ascii", "replace") for each in match.groups())
-            self.book.library_says(what, value)
-        elif (match := _OUR_RULES.search(raw)) is not None:
-            self.book.library_says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
-        elif b"tuner" in raw.lower():
-            named = tuner_of(raw.decode("utf-8", "replace"))
-            # Ours answers nothing until it says that it has rules.
-            if named not in ("none", "unknown", "plugin internal", OUR_TUNER):
-                self.book.library_says(TUNER, named)
-
-    def _choice(self, raw: bytes) -> None:
-        match = _CHOICE.search(raw)
-        if match is None or len(self.book.executed) >= _MAX_CHOICES:
-            return
-        words = [each.decode("ascii", "replace") for each in match.groups(b"")]
-        collective, ran = collective_named(words[0]), setting_named(words[2], words[3])
-        if collective is None or ran is None:
-            return
-        channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
-        chosen = replace(ran, channels=channels if channels > 0 else None)
-        self.book.executed.setdefault((collective, int(words[1])), set()).add(chosen)

@@ -22,22 +22,20 @@ A run's timings have ``line``, ``nbytes``, ``count``, ``time_us``, ``algbw``, ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.model.errors import OutputError
 from rccltune.model.times import MOST_US
-from rccltune.model.vocabulary import DTYPE_BYTES, Placement
+from rccltune.model.vocabulary import Placement
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _KIND: Final = ("dtype", "redop", "placement")
 _RAN: Final = ("ran_algorithm", "ran_protocol", "ran_channels")
-# A time worked out from an algbw of fewer digits than these is too coarse to compare with.
-_DIGITS: Final = 1000
 
 
 def fill(run: LogRun, cells: pd.DataFrame, name: str) -> None:
@@ -56,12 +54,11 @@ def fill(run: LogRun, cells: pd.DataFrame, name: str) -> None:
     rows = cells.assign(who=who)
     run.who = [_of_row(run.said, row) for row in first[["line", *kind]].itertuples(index=False)]
     if "root" in rows:
-        root = str(rows["root"].iloc[0])
-        # A launcher's label may touch it.
-        run.rooted = root != "-1" if root.lstrip("-").isdigit() else None
-    rows["time_us"] = _times(run, rows)
-    number, rows = passes(rows, name)
-    rows["pass"] = number
+        run.rooted = str(rows["root"].iloc[0]) != "-1"
+    # With -C 1 benchmarks print the CPU's time, which is not the collective's.
+    run.cputime = "time" not in rows
+    rows["time_us"] = float("nan") if run.cputime else usable(rows["time"])
+    rows["pass"] = passes(rows, name)
     rows["ran"], run.settings, rows["bypassed"] = _ran(rows)
     run.timings = rows
 
@@ -83,17 +80,6 @@ def numbered(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int],
         return pd.Series(0, index=cells.index), cells.head(1)
     number = cells.groupby(list(names), sort=False, dropna=False, observed=True).ngroup()
     return number, cells[~number.duplicated()]
-
-
-def _times(run: LogRun, rows: pd.DataFrame) -> pd.Series[float]:
-    """Times that can be computed with; of ``-C 1`` those that algbw gives, which is the GPU's."""
-    times = rows["time"] if "time" in rows else rows["cputime"] * float("nan")
-    if "cputime" in rows and "algbw" in rows:
-        run.cputime = True
-        algbw = rows["algbw"]
-        is_exact = (algbw >= _DIGITS * (run.unit or 0)) & rows["cputime"].notna()
-        times = times.fillna((rows["nbytes"] / algbw / 1000).where(is_exact))
-    return usable(times)
 
 
 def usable(times: pd.Series[float]) -> pd.Series[float]:
@@ -119,8 +105,8 @@ def _ran(rows: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series
     return mix.map(numbers), settings, mix.map(dict(enumerate(paths))).astype(bool)
 
 
-def passes(rows: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]:
-    """Count how often each size was seen before, and keep the rows that are rows.
+def passes(rows: pd.DataFrame, name: str) -> pd.Series[int]:
+    """Count how often each size was seen before.
 
     A benchmark asked for cycles prints the whole list of sizes again. Two equal sizes in a row
     are also honest: all_gather and its kin round small sizes down to the same number.
@@ -130,7 +116,7 @@ def passes(rows: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]
     """
     sizes = rows[["who", "nbytes"]]
     if not sizes.duplicated().any():
-        return rows["nbytes"] * 0, rows
+        return rows["nbytes"] * 0
     real = rows[rows["nbytes"] > 0]
     by_who = real.groupby("who", sort=False)["nbytes"]
     before = by_who.shift()
@@ -139,12 +125,6 @@ def passes(rows: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]
     new = real.assign(turn=turn)[before != real["nbytes"]]
     again = new[new.duplicated(["who", "turn", "nbytes"])]
     if len(again):
-        if {"count", "dtype"} <= set(rows):
-            # The end of a row whose size somebody's text cut in two.
-            width = again["dtype"].astype(str).map(DTYPE_BYTES).fillna(0)
-            torn = again.index[again["count"] * width > again["nbytes"]]
-            if len(torn):
-                return passes(rows.drop(torn).reset_index(drop=True), name)
         line, nbytes = int(again["line"].iloc[0]), int(again["nbytes"].iloc[0])
         same = (new["who"] == again["who"].iloc[0]) & (new["turn"] == again["turn"].iloc[0])
         first = int(new[same & (new["nbytes"] == nbytes)]["line"].iloc[0])
@@ -154,61 +134,4 @@ def passes(rows: pd.DataFrame, name: str) -> tuple[pd.Series[int], pd.DataFrame]
             where=f"{name}:{line}",
             hint="if two jobs wrote into one log, split it into a file for each.",
         )
-    return rows.groupby(["who", "nbytes"], sort=False).cumcount(), rows
-
-
-class CellTexts:
-    """Cells as text, of which all that cannot be read are looked for before the first is named."""
-
-    def __init__(self, table: pd.DataFrame, name: str) -> None:
-        """Begin with nothing read.
-
-        Args:
-            table: its column ``line`` names the lines.
-            name: file name for messages.
-        """
-        self.table = table
-        self._name = name
-        self._bad: list[tuple[int, str]] = []
-
-    def read(self, name: str, as_number: Callable[[str], float | None]) -> pd.Series[Any]:
-        """Numbers of a column; missing where it is not there or a cell says so."""
-        import pandas as pd
-
-        index = self.table.index
-        values: pd.Series[Any]
-        if name not in self.table:
-            values = pd.Series(float("nan"), index=index)
-            return values
-        kind: Any = "Int64" if name in ("nbytes", "count", "pass") else "float64"
-        numbers = list(self._each(self.table[name].tolist(), as_number))
-        values = pd.Series(numbers, index=index, dtype=kind)
-        return values
-
-    def _each(
-        self, words: Iterable[str], as_number: Callable[[str], float | None]
-    ) -> Iterable[float | None]:
-        for line, word in zip(self.table["line"].tolist(), words, strict=True):
-            try:
-                yield as_number(word)
-            except (ValueError, OverflowError) as error:
-                self.bad(line, error)
-                yield None
-
-    def bad(self, line: int, error: Exception) -> None:
-        """Take a mistake."""
-        self._bad.append((line, str(error)))
-
-    def check(self) -> None:
-        """Name the first mistake.
-
-        Raises:
-            OutputError: a cell cannot be read.
-        """
-        if self._bad:
-            line, what = min(self._bad)
-            raise OutputError(
-                f"the row cannot be read: {what}",
-                where=f"{self._name}:{line}",
-                hint="correct the cell, or take the row out.",
-            )
+    return rows.groupby(["who", "nbytes"], sort=False).cumcount()

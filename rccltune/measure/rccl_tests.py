@@ -21,8 +21,8 @@ from rccltune.launch import launch_processes, process, variables
 from rccltune.launch.process import LaunchCommand, LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs import reader
-from rccltune.logs.log_runs import n_benchmarks_in
 from rccltune.logs.resolver import is_memory_fault, meaning_of, was_killed
+from rccltune.logs.text_log import n_benchmarks_in
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import LaunchError, RccltuneError

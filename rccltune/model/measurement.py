@@ -8,7 +8,16 @@ from typing import Final
 
 from rccltune.model import defaults
 from rccltune.model.failure import Failure
-from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word
+from rccltune.model.schema import (
+    Integer,
+    Line,
+    Number,
+    Text,
+    Variable,
+    VariableName,
+    Whole,
+    Word,
+)
 from rccltune.model.settings import (
     CurveKey,
     Mode,
@@ -71,6 +80,8 @@ class Fingerprint:
     Attributes:
         devices: identities of the GPUs, in order.
         benchmark_sha256: hash of the benchmark file.
+        serves: vendor of the GPUs that the benchmark or its library serve, ``amd`` or ``nvidia``,
+            where the file says nothing else of them.
         simulated: measured on the stand-in benchmark, never on hardware.
         runner: what measured and the library behind it, where it was not rccl-tests.
     """
@@ -84,13 +95,14 @@ class Fingerprint:
     benchmark_sha256: Line | None = None
     ranks_per_process: Whole | None = None
     binding: Line | None = None
+    serves: Word | None = None
     simulated: bool = False
     runner: Line | None = None
 
     @property
     def vendor(self) -> Vendor | None:
-        """Vendor of the GPUs, as arch and product tell; None where nothing does."""
-        return vendor_of(self.arch, self.product)
+        """Vendor of the GPUs, as arch, product or library tell; None where nothing does."""
+        return vendor_of(self.arch, self.product) or vendor_of(self.serves)
 
     @property
     def arch_or_vendor(self) -> str | None:
@@ -201,6 +213,7 @@ class Outcome:
         failure: how it failed, None where it did not.
         origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
         library_version: as the log names it.
+        environment: variables beside the setting that may change times; None where nothing says.
         notices: what was noticed while reading.
     """
 
@@ -214,6 +227,7 @@ class Outcome:
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     origin: Line | None = None
     library_version: Line | None = None
+    environment: dict[VariableName, Line] | None = None
     notices: tuple[Notice, ...] = ()
     failure: Failure | None = None
 

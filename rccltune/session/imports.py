@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,7 +26,7 @@ from rccltune.model.measurement import (
 )
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role
-from rccltune.model.vocabulary import UnusableReason
+from rccltune.model.vocabulary import UnusableReason, printable
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
 from rccltune.session.folders import another
@@ -123,6 +123,7 @@ def import_files(
         target = _target_session(folder, current, held, fresh, same=same)
         new = joined(framed(item.reading.table, item.reading.keys) for item in fresh)
         if fresh:
+            _check_environments(held, fresh, folder)
             _check(fresh, target)
             added = [(i.launch, i.outcome, i.path) for i in fresh]
             store.commit(target, added, joined((old, new)))
@@ -170,6 +171,35 @@ def _library(
     return next(iter(versions), None)
 
 
+def _check_environments(
+    held: Sequence[tuple[Launch, Outcome]], fresh: Sequence[_Incoming], folder: Path
+) -> None:
+    """Refuse files that ran under other variables than those that are there.
+
+    Raises:
+        SessionError: they did.
+    """
+    told = [
+        (launch.source or launch.id, outcome.environment)
+        for launch, outcome in (*held, *((item.launch, item.outcome) for item in fresh))
+        if outcome.environment is not None
+    ]
+    for name, other in told[1:]:
+        first_name, first = told[0]
+        names = [one for one in sorted({*first, *other}) if first.get(one) != other.get(one)]
+        if names:
+            shown = [
+                " ".join(f"{n}={one[n]}" if n in one else f"no {n}" for n in names[:4])
+                for one in (first, other)
+            ]
+            raise SessionError(
+                f"two environments in one session: {shown[0]} ({first_name}) and {shown[1]} "
+                f"({name}), whose times are no two settings of one site",
+                where=str(folder),
+                hint=f"import one of them with -o {another(folder)}.",
+            )
+
+
 def _check(items: Sequence[_Incoming], target: Session) -> None:
     """Refuse names that no session can hold."""
     for key in (key for item in items for key in item.reading.keys):
@@ -212,9 +242,17 @@ def _read(path: Path, stated: StatedFacts) -> _Incoming:
         fingerprint=reading.fingerprint,
         origin=reading.origin,
         library_version=reading.library_version,
+        environment=_plain(reading.environment),
         notices=reading.notices,
     )
     return _Incoming(launch=launch, outcome=outcome, path=path, reading=reading)
+
+
+def _plain(environment: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Variables as a file of ours may hold them."""
+    if environment is None:
+        return None
+    return {name: printable(value)[:4096] for name, value in environment.items()}
 
 
 def _for_parsing(stated: StatedFacts) -> StatedFacts:

@@ -35,11 +35,11 @@ def misplaced(log: Path, gpus: Sequence[records.Gpu]) -> str | None:
     """
     if not gpus:
         return None
-    from rccltune.logs import log_runs
+    from rccltune.logs import text_log
 
     printed = {
         rank: match.groups()
-        for rank, bus in log_runs.buses_in(log.read_bytes()).items()
+        for rank, bus in text_log.buses_in(log.read_bytes()).items()
         if (match := _ADDRESS.fullmatch(bus)) is not None
     }
     numbered = any(part not in (None, "0") for *_, part in printed.values())

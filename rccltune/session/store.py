@@ -230,7 +230,7 @@ def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprin
     """The one machine that all parts were measured on.
 
     Unknown agrees with unknown only: whether an anonymous table belongs to a known machine is
-    for the user to say, not for us to guess.
+    for the user to say, not for us to guess. What the benchmark serves need not be said twice.
 
     Args:
         parts: (where it is from, fingerprint), at least one.
@@ -238,6 +238,8 @@ def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprin
     Raises:
         SessionError: two parts differ; the message shows each difference.
     """
+    serves = next((one.serves for _, one in parts if one.serves), None)
+    parts = [(name, replace(one, serves=one.serves or serves)) for name, one in parts]
     first_name, first = parts[0]
     for name, other in parts[1:]:
         differences = [

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
-from rccltune.logs import reader
-from rccltune.logs.labels import LineLabels
+from rccltune.logs import files, reader
 from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measurement import StatedFacts
@@ -41,8 +39,6 @@ _WANTED: Final = (
     *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol"),
 )
 _MAX_REPEATED: Final = 65536
-# So many show which labels a log has.
-_FIRST_LINES: Final = 4096
 # How many rules a file of ours has, which may be none.
 _COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
@@ -115,14 +111,14 @@ Named = dict[int, str]
 def _read(path: Path, library: LibraryLog, own: PluginLines) -> Named | None:
     """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
-    with reader.open_log(path) as stream:
-        return _read_log(reader.lines_of(stream, name), name, library, own)
+    with files.open_log(path) as stream:
+        return _read_log(files.lines_of(stream, name), name, library, own)
 
 
 def _is_rule_file(path: Path) -> bool:
     """Whether it counts rules as ours do, or its first line that is no comment is one."""
-    with reader.open_log(path) as stream:
-        head = reader.head_of(stream, str(path))
+    with files.open_log(path) as stream:
+        head = files.head_of(stream, str(path))
     if _COUNT.search(head):
         return True
     lines = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
@@ -133,14 +129,10 @@ def _is_rule_file(path: Path) -> bool:
 def _read_log(
     lines: Iterable[bytes], name: str, library: LibraryLog, own: PluginLines
 ) -> Named | None:
-    labels = LineLabels()
-    lines = iter(lines)
-    first = list(islice(lines, _FIRST_LINES))
-    labels.learn(raw.decode("utf-8", "replace") for raw in first)
     known: set[bytes] = set()
     named: Named = {}
     table = False
-    for number, raw in enumerate(chain(first, lines), 1):
+    for number, raw in enumerate(lines, 1):
         library.at(f"{name}:{number}")
         if b" Bytes -> " in raw or b"opCount " in raw:
             # What a job repeats for hours is looked at once for each writer.
@@ -155,11 +147,10 @@ def _read_log(
         elif b" rank " in raw and b"comm " in raw:
             # A writer with another communicator says other things with the same words.
             known.clear()
-        text = raw.decode("utf-8", "replace")
-        label, body = labels.cut(text)
+        body = raw.decode("utf-8", "replace")
         # The library's messages first: what stands before the plugin's mark may be one of them.
         if MARK in body:
-            own.line(f"{name}:{label}", body)
+            own.line(name, body)
             body = body.split(MARK)[0]
         if body.strip():
             own.finding(body)
@@ -185,16 +176,16 @@ def _is_known(raw: bytes, known: set[bytes]) -> bool:
 def _table_of(path: Path, collective: Collective | None) -> reader.ParsedLog:
     """A benchmark's table, with what the user says where it does not name its collective."""
     try:
-        with reader.open_log(path) as stream:
+        with files.open_log(path) as stream:
             return reader.read_stream(
-                reader.lines_of(stream, str(path)), str(path), StatedFacts(), "why"
+                files.lines_of(stream, str(path)), str(path), StatedFacts(), "why"
             )
     except RccltuneError:
         if collective is None:
             raise
     stated = StatedFacts(collective=collective)
-    with reader.open_log(path) as stream:
-        return reader.read_stream(reader.lines_of(stream, str(path)), str(path), stated, "why")
+    with files.open_log(path) as stream:
+        return reader.read_stream(files.lines_of(stream, str(path)), str(path), stated, "why")
 
 
 def _read_table(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.reader import ParsedLog, read
-from rccltune.model.errors import CommandLineError
+from rccltune.model.errors import CommandLineError, OutputError, RccltuneError
 from rccltune.model.measurement import StatedFacts
-from rccltune.model.settings import BASELINE, Role, Scale
-from rccltune.model.vocabulary import Collective
+from rccltune.model.settings import BASELINE, Role, Scale, Setting, Vendor
+from rccltune.model.vocabulary import Collective, UnusableReason
 
 # Any row of these files, wherever in a line it stands: size, then the two times.
 _ROW = re.compile(
@@ -20,15 +20,14 @@ _ROW = re.compile(
 _STATED = {"collective": Collective.ALL_REDUCE, "n_ranks": 2, "n_nodes": 1}
 # The files that are benchmarks' tables; the others are logs for `rccltune why`.
 TABLES = (
-    "mid-env.log", "mid-export.log", "cmd-tuner.log", "midlabel2.log", "prose-header.log",
-    "lab-torchrun.log", "lab-pdsh.log", "lab-ray.log",
+    "mid-env.log", "mid-export.log", "cmd-tuner.log", "prose-header.log", "lab-torchrun.log",
+    "lab-pdsh.log", "lab-ray.log",
 )  # fmt: skip
 
 
 def fault(shared: Path, name: str, **more: object) -> ParsedLog:
     """Read one of the inputs, with the facts that it does not say."""
     scale = {"n_nodes": 2} if name.startswith("lab") else {}
-    scale = {"n_ranks": 32, "n_nodes": 4} if name == "midlabel2.log" else scale
     return read(shared / "faults-2026-11" / name, StatedFacts(**{**_STATED, **scale, **more}), "L")
 
 
@@ -68,3 +67,90 @@ def test_a_launchers_label_hides_no_rank(shared: Path, name: str) -> None:
     assert {s.key.scale for s in fault(shared, name).samples} == {Scale(n_nodes=2, n_ranks=2)}
     with pytest.raises(CommandLineError, match="--nodes 1"):
         fault(shared, name, n_nodes=1)
+
+
+OF_29 = "faults-2026-11-29"
+
+
+def later(shared: Path, name: str, **stated: object) -> ParsedLog:
+    """Read one of the inputs of 29 November."""
+    return read(shared / OF_29 / name, StatedFacts(**stated), "L")
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "setting", "scale", "collective", "n_rows"),
+    [
+        ("caret_algo.txt", {}, "unstated", (1, 2), "all_reduce", 6),
+        ("channels_forced_2.txt", {}, "ring/ll/2", (1, 2), "all_reduce", 6),
+        ("channels_forced_32.txt", {}, "ring/ll/32", (1, 2), "all_reduce", 6),
+        ("env_above_heading.txt", {"n_nodes": 1, "n_ranks": 8}, "ring/ll128", (1, 8), "all_reduce", 6),
+        ("env_punctuation.txt", {"n_nodes": 1, "n_ranks": 8}, "ring/ll128", (1, 8), "all_reduce", 6),
+        ("footer_alltoall.txt", {"n_nodes": 2}, "unstated", (2, 16), "alltoall", 4),
+        ("json_g8.txt", {}, "unstated", (1, 8), "all_reduce", 6),
+        ("highest_rank.txt", {"n_nodes": 32}, "unstated", (32, 128), "alltoall", 2),
+        ("two_hosts_elided.txt", {"n_nodes": 2}, "unstated", (2, 8), "all_reduce", 2),
+        ("launcher_mpich.txt", {"n_nodes": 2}, "unstated", (2, 16), "all_reduce", 6),
+        ("docker_json.txt", {"collective": Collective.ALL_REDUCE}, "unstated", (1, 2), "all_reduce", 6),
+    ],
+)  # fmt: skip
+def test_what_the_file_says_is_used(
+    shared: Path,
+    name: str,
+    stated: dict[str, object],
+    setting: str,
+    scale: tuple[int, int],
+    collective: str,
+    n_rows: int,
+) -> None:
+    """Setting, scale, collective and rows are those of their INDEX.md."""
+    samples = later(shared, name, **stated).samples
+    assert {str(s.key.setting) for s in samples} == {setting}
+    assert {(s.key.scale.n_nodes, s.key.scale.n_ranks) for s in samples} == {scale}
+    assert {s.key.collective.value for s in samples} == {collective}
+    assert len(samples) == n_rows
+    assert {s.doubt for s in samples} <= {None, UnusableReason.UNPROVEN}
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "says"),
+    [
+        ("caret_algo.txt", {"setting": BASELINE}, r"NCCL_ALGO=\^NVLS"),
+        ("channels_forced_2.txt", {"setting": Setting.parse("-/-/8")}, "--channels 8 .* says 2"),
+        ("env_above_heading.txt", {"n_nodes": 1, "n_ranks": 8, "setting": BASELINE}, "NCCL_ALGO=Ring"),
+        (
+            "footer_alltoall.txt",
+            {"n_nodes": 2, "n_ranks": 16, "collective": Collective.ALL_GATHER},
+            "--collective all_gather .* says alltoall",
+        ),
+        ("highest_rank.txt", {"n_nodes": 31, "n_ranks": 124}, "--ranks 124 .* says 128"),
+        ("two_hosts_elided.txt", {"n_nodes": 1}, "--nodes 1 .* on 2 hosts"),
+        ("launcher_mpich.txt", {}, "how many nodes took part"),
+        ("two_environments.txt", {"setting": BASELINE}, "ADAPTIVE_ROUTING=0 .*ADAPTIVE_ROUTING=1"),
+        (
+            "hint_fits_nothing.txt",
+            {"n_nodes": 1, "n_ranks": 8, "collective": Collective.ALL_REDUCE},
+            "--collective all_reduce .* says alltoall",
+        ),
+        ("osu_allreduce.txt", {}, "OSU's benchmarks, which time MPI's"),
+        ("ncclx_rules.json", {}, "Meta's NCCLX tuner"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_a_file_is_refused(
+    shared: Path, name: str, stated: dict[str, object], says: str
+) -> None:
+    """By our own error, which names both."""
+    with pytest.raises(RccltuneError, match=says) as error:
+        later(shared, name, **stated)
+    if name == "hint_fits_nothing.txt":
+        assert "options hold for all tables of a file" in str(error.value.hint)
+
+
+def test_rccl_tests_serve_amds_gpus(shared: Path) -> None:
+    """The version line alone says whose they are."""
+    assert later(shared, "vendor_known.txt").fingerprint.vendor is Vendor.AMD
+
+
+def test_a_label_inside_a_row_makes_it_no_row(shared: Path) -> None:
+    """Rows stand there and are said to."""
+    with pytest.raises(OutputError, match=r"none is whole \(1\); the first: 1048576 .* 1626\.5"):
+        fault(shared, "midlabel2.log")

@@ -1,4 +1,4 @@
-"""Hand-made: mscclpp-test's table, tables of bandwidths alone, cvs' graphs, tuning in JSON."""
+"""Hand-made: other benchmarks' tables, tables of bandwidths alone, tuning in JSON."""
 
 from __future__ import annotations
 
@@ -10,33 +10,36 @@ import pytest
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, Placement, UnusableReason
+from rccltune.model.vocabulary import Collective, UnusableReason
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText
 
 AR8 = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1)
-OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
-# As test/mscclpp-test/common.cc prints it: the block in place comes first, and alone.
-MSCCLPP = """#
-#                                        in-place                       out-of-place
-#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
-#        (B)    (elements)     (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
-     1048576        262144    25.00   41.94   73.40      0
-     2097152        524288    40.00   52.43   91.75      0
+# First lines as the programs print them: osu_allreduce 7.5; DeepSpeedExamples'
+# benchmarks/communication/utils.py; PARAM's comms.py; TransferBench 1.62; test/mscclpp-test/common.cc.
+FOREIGN = {
+    "OSU": "# OSU MPI-ROCM Allreduce Latency Test v7.5\n# Size       Avg Latency(us)\n4  15.31\n",
+    "DeepSpeed": (
+        "---- Performance of all_reduce on 8 devices ---------\n"
+        "Size (Bytes)         Description               Duration             Throughput (Gbps)\n"
+    ),
+    "PARAM": "\tCOMMS-RES-all_reduce-float32\t   size (B)\t num-elements\t Latency(us):p50\n",
+    "TransferBench": "TransferBench v1.62.00\n===========\n[Common]\n",
+    "mscclpp-test": (
+        "#\n#                                        in-place                       out-of-place\n"
+        "#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
+        "     1048576        262144    25.00   41.94   73.40      0\n"
+    ),
+}  # fmt: skip
 
-"""
-SECOND = "     4194304       1048576" + " " * 33 + "    80.00   52.43   91.75      0\n"
 
-
-def test_mscclpp_prints_in_place_first(read_text: ReadText) -> None:
-    """Rows of one block are in place; one behind a gap is out of place."""
-    samples = read_text(MSCCLPP.rstrip("\n") + "\n" + SECOND, AR8).samples
-    assert [(s.nbytes, s.time_us, s.key.placement) for s in samples] == [
-        (1048576, 25.0, IN),
-        (2097152, 40.0, IN),
-        (4194304, 80.0, OUT),
-    ]
+@pytest.mark.parametrize("name", FOREIGN)
+def test_other_benchmarks_tables_are_refused_by_name(read_text: ReadText, name: str) -> None:
+    """What it measures is said, and what can be imported."""
+    with pytest.raises(OutputError, match=name) as error:
+        read_text(FOREIGN[name], AR8)
+    assert "rccltune" in str(error.value.hint) or "import reads" in str(error.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -63,23 +66,6 @@ def test_times_in_another_unit_are_not_taken_for_microseconds(read_text: ReadTex
         read_text("size,time (ms)\n1048576,0.025\n", AR8)
 
 
-def test_graphs_of_cvs(read_text: ReadText) -> None:
-    """By series and size; the series tells what was asked for."""
-    graph = {
-        "all_reduce_perf-ring-simple-1": {
-            "1048576": {"bus_bw": 73.4, "alg_bw": 41.94, "time": 25.0},
-            "2097152": {"bus_bw": 91.75, "alg_bw": 52.43, "time": 40.0},
-        },
-        "all_gather_perf-tree-ll-1": {"1024": {"bus_bw": 0.1, "alg_bw": 0.1, "time": 9.5}},
-    }
-    samples = read_text(json.dumps(graph), StatedFacts(n_ranks=8, n_nodes=1), "graph.json").samples
-    assert [(s.key.collective.value, str(s.key.setting), s.nbytes, s.time_us) for s in samples] == [
-        ("all_reduce", "ring/simple", 1048576, 25.0),
-        ("all_reduce", "ring/simple", 2097152, 40.0),
-        ("all_gather", "tree/ll", 1024, 9.5),
-    ]
-
-
 def test_tuning_in_json_says_what_ran(read_text: ReadText) -> None:
     """nccl-tests 2.20 with -U 1; a path that asks no tuner has no algorithm."""
 
@@ -91,13 +77,13 @@ def test_tuning_in_json_says_what_ran(read_text: ReadText) -> None:
     ring = {"implementation": "Legacy", "algo": "RING", "proto": "LL128", "#channels": 24}
     path = {"implementation": "Symmetric", "algo": "N/A", "proto": "N/A", "#channels": 8}
     text = {
-        "version": 3, "args": ["all_reduce_perf"], "env": ["NCCL_ALGO=Ring", "HOME=/root"],
+        "version": 3, "args": ["all_reduce_perf"], "env": ["NCCL_ALGO=Ring", "NCCL_PROTO=LL128"],
         "config": {}, "results": [result(8192, **ring), result(16384, **path)],
     }  # fmt: skip
     samples = read_text(json.dumps(text), StatedFacts(n_ranks=2, n_nodes=1), "x.json").samples
     assert [s.executed for s in samples] == [Setting.parse("ring/ll128/24"), None]
     assert [s.doubt for s in samples] == [None, UnusableReason.BYPASSED]
-    assert {str(s.key.setting) for s in samples} == {"ring/-"}
+    assert {str(s.key.setting) for s in samples} == {"ring/ll128"}
 
 
 def test_rows_that_are_not_understood_are_said_to_be_rows(read_text: ReadText) -> None:
@@ -108,7 +94,7 @@ def test_rows_that_are_not_understood_are_said_to_be_rows(read_text: ReadText) -
     row = (
         "     1048576        262144     float     sum      -1  @@  1626.5  x  0.64    1.24      0\n"
     )
-    with pytest.raises(OutputError, match="rows stand here and are not understood") as error:
+    with pytest.raises(OutputError, match="rows stand here and none is whole") as error:
         read_text("# out-of-place\n" + header + row + row, AR8)
     assert "1626.5" in error.value.message
     assert str(error.value.where).endswith(":3")

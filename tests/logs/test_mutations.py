@@ -6,6 +6,7 @@ that stand between numbers, in names and labels, or lines are cut, doubled or sw
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -34,14 +35,14 @@ nodeA:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busI
 FORMS = {
     "table": ROWS,
     "labelled": "".join(f"[default0]:{line}" for line in ROWS.splitlines(keepends=True)),
-    "commands": "$ mpirun -x NCCL_ALGO=Ring ./all_reduce_perf\n" + ROWS,
+    "commands": "$ mpirun -x NCCL_ALGO=Ring -x NCCL_PROTO=LL ./all_reduce_perf\n" + ROWS,
+    "docker": "".join(
+        json.dumps({"log": line, "stream": "stdout"}) + "\n"
+        for line in ROWS.splitlines(keepends=True)
+    ),
     "library": LIBRARY + ROWS,
     "csv": "nbytes,time_us,algbw,busbw\n1024,28.39,0.04,0.04\n2048,29.41,0.07,0.07\n",
     "busbw": "# size busbw\n1048576 73.40\n2097152 91.75\n",
-    "mscclpp": (
-        "# in-place out-of-place\n# size count time algbw busbw #wrong time algbw busbw #wrong\n"
-        "  1024  256  28.39  0.04  0.04  0\n  2048  512  29.41  0.07  0.07  0\n"
-    ),
     "json": (
         '[{"numCycle": 0, "name": "AllReduce", "nodes": 1, "ranks": 2, "size": 1024, "type": '
         '"float", "redop": "sum", "inPlace": 0, "time": 28.39, "algBw": 0.04, "busBw": 0.04, '
@@ -49,7 +50,6 @@ FORMS = {
         '2048, "type": "float", "redop": "sum", "inPlace": 0, "time": 29.41, "algBw": 0.07, '
         '"busBw": 0.07, "wrong": "0"}]\n'
     ),
-    "graph": '{"all_reduce_perf-ring": {"1024": {"bus_bw": 0.04, "alg_bw": 0.04, "time": 28.39}}}\n',
     "nccl json": (
         '{"version": 3, "args": ["all_reduce_perf"], "env": ["A=b"], "config": {}, "results": '
         '[{"size": 1024, "count": 256, "type": "float", "redop": "sum", "root": "-1", '

@@ -99,7 +99,7 @@ def test_assumptions_nothing_can_be_made_of(
 def test_what_is_missing_is_asked_for_by_name(
     bench: Bench, read_text: ReadText, stated: StatedFacts, option: str
 ) -> None:
-    """Rows without header and facts: one option after the other is asked for."""
+    """Rows without header and facts: all that is missing is asked for at once."""
     with pytest.raises(OutputError) as error:
         read_text(bench.rows(SIZES), stated)
     assert option in str(error.value.hint)
@@ -116,4 +116,4 @@ def test_a_stated_collective_that_the_bandwidths_rule_out(
     assert len(read_text(text, good).samples) == 4
     with pytest.raises(CommandLineError, match="busbw") as error:
         read_text(text, StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=4, n_nodes=1))
-    assert "fits" in str(error.value.hint)
+    assert "--ranks 8" in str(error.value.hint)

@@ -58,16 +58,17 @@ def test_a_run_that_died_and_its_repeat(bench: Bench, read_text: ReadText) -> No
     assert times["L:1"] == [10.0, 10.5, 11.0, 11.5]
     assert len(times["L:2"]) == 46
     short = [n for n in reading.notices if n.caution is Caution.INCOMPLETE_LOG]
-    assert "ends at 16 bytes" in short[0].message
+    assert "asked for 23 sizes" in short[0].message
+    assert "the last of 16 bytes" in short[0].message
 
 
 def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> None:
     """A mark holds until the next one, for whole outputs too."""
     text = "### ALGO=Ring PROTO=LL\n" + bench.run(SIZES) + bench.run(SIZES)
-    text += "=== NCCL_ALGO=Tree ===\n" + bench.run(SIZES) + "### ALGO=default\n" + bench.run(SIZES)
-    reading = read_text(text, StatedFacts())
+    text += "=== NCCL_ALGO=Tree NCCL_PROTO=LL ===\n" + bench.run(SIZES) + "### no variable\n"
+    reading = read_text(text + bench.run(SIZES))
     found = {s.launch: str(s.key.setting) for s in reading.samples}
-    assert found == {"L:1": "ring/ll", "L:2": "ring/ll", "L:3": "tree/-", "L:4": "baseline"}
+    assert found == {"L:1": "ring/ll", "L:2": "ring/ll", "L:3": "tree/ll", "L:4": "baseline"}
 
 
 @pytest.mark.parametrize(
@@ -75,11 +76,11 @@ def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> N
     [
         ("$ ./build/all_reduce_perf -b 8 -e 64 -g 8\n", 8),
         ("$ ./build/all_reduce_perf -b 8 -t 4 -g 2\n", 8),
-        ("$ mpirun -np 4 ./all_reduce_perf -b 8 -g 8\n", None),
+        ("$ some-launcher ./all_reduce_perf -b 8 -g 8\n", None),
         ("$ ./build/all_reduce_perf -b 8\n", None),
     ],
 )
-def test_ranks_of_one_process_are_those_of_its_command(
+def test_ranks_of_a_process_alone_are_those_of_its_command(
     bench: Bench, read_text: ReadText, command: str, ranks: int | None
 ) -> None:
     """-g GPUs for each of -t threads (nccl-tests README); a launcher may start any number of them."""
@@ -90,6 +91,36 @@ def test_ranks_of_one_process_are_those_of_its_command(
     else:
         scales = {s.key.scale for s in read_text(text).samples}
         assert scales == {Scale(n_nodes=1, n_ranks=ranks)}
+
+
+@pytest.mark.parametrize(
+    ("command", "ranks"),
+    [
+        ("mpirun -np 8 ./all_reduce_perf -g 1", 8),
+        ("mpirun.mpich -np 4 ./all_reduce_perf -b 8 -g 2 -n 250", 8),
+        ("mpiexec.hydra -n 8 ./all_reduce_perf", 8),
+        ("prun --np 8 all_reduce_perf", 8),
+        ("flux run -N 2 -n 8 ./all_reduce_perf", 8),
+        ("jsrun -n 2 -a 4 -g 4 ./all_reduce_perf", 8),
+        ("aprun -n 8 -N 4 ./all_reduce_perf", 8),
+        ("srun --ntasks=8 all_reduce_perf -n 20", 8),
+        ("srun all_reduce_perf -n 20", None),
+        ("mpirun -np 2 ./all_reduce_perf : -np 2 ./all_reduce_perf", None),
+    ],
+)
+def test_ranks_by_the_launchers_command(
+    bench: Bench, read_text: ReadText, command: str, ranks: int | None
+) -> None:
+    """Ranks are those that it starts times the GPUs of each (their manuals); nodes are asked for."""
+    text = f"$ {command}\n{bench.header()}{bench.rows(SIZES)}"
+    if ranks is None:
+        with pytest.raises(OutputError, match="how many ranks"):
+            read_text(text)
+        return
+    with pytest.raises(OutputError, match="does not say how many nodes took part"):
+        read_text(text)
+    stated = StatedFacts(n_nodes=2, setting=BASELINE)
+    assert {s.key.scale for s in read_text(text, stated).samples} == {Scale(n_nodes=2, n_ranks=8)}
 
 
 def test_two_machines_in_one_file(bench: Bench, read_text: ReadText) -> None:

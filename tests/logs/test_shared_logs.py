@@ -12,12 +12,10 @@ import pytest
 from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, Sample, StatedFacts
-from rccltune.model.settings import BASELINE, Scale, Setting
+from rccltune.model.settings import BASELINE, Scale
 from rccltune.model.vocabulary import (
-    Algorithm,
     Collective,
     Placement,
-    Protocol,
     UnusableReason,
     busbw,
 )
@@ -27,7 +25,6 @@ AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL
 
 # What a log does not say itself, file by file (INDEX.md says it).
 OPTIONS: dict[str, StatedFacts] = {
-    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": StatedFacts(collective=AR),
     "amd19_mi300x_2n16r_allreduce.log": StatedFacts(collective=AR),
     "nv01_superbench_old_allreduce.log": StatedFacts(collective=AR),
     "nv01_superbench_old_alltoall.log": StatedFacts(collective=A2A),
@@ -37,7 +34,7 @@ OPTIONS: dict[str, StatedFacts] = {
     "nv06_h800_8r_allreduce_oop_only_concat.txt": StatedFacts(collective=AR),
     "nv11_stat_prefix_8r_allgather.txt": StatedFacts(collective=AG),
     "nv15_gh200_2048r_512n.txt": StatedFacts(collective=AR, n_ranks=2048, n_nodes=512),
-    "nv36_grepped_algo_sweep.txt": StatedFacts(n_nodes=1),
+    "nv36_grepped_algo_sweep.txt": StatedFacts(collective=AR, n_nodes=1),
 }
 # name: (half-rows, runs, ranks, nodes, collective of the first), counted with grep and by eye.
 SHAPE: dict[str, tuple[int, int, int, int, Collective]] = {
@@ -45,7 +42,6 @@ SHAPE: dict[str, tuple[int, int, int, int, Collective]] = {
     "amd02_mi355x_1n1r_allreduce_busbw0.log": (64, 1, 1, 1, AR),
     "amd03_mi355x_1n2r_alltoall.log": (64, 1, 2, 1, A2A),
     "amd09_mi355x_6r_all_gather_size0.log": (52, 1, 6, 1, AG),
-    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": (104, 2, 8, 1, AR),
     "amd15_rccl_json_allreduce_int8_channels56.json": (64, 1, 8, 1, AR),
     "amd16_rccl_json_alltoall_maxctas56.json": (840, 1, 8, 1, A2A),
     "amd19_mi300x_2n16r_allreduce.log": (64, 1, 16, 2, AR),
@@ -62,7 +58,6 @@ SHAPE: dict[str, tuple[int, int, int, int, Collective]] = {
     "nv25_xxrjun_10n80r_allreduce_alltoall.log": (100, 5, 80, 10, AR),
     "nv29_xxrjun_pair_failed_b.log": (20, 1, 8, 2, Collective.SENDRECV),
     "nv31_4gpu_allreduce_v2.18.3.txt": (62, 1, 4, 1, AR),
-    "nv34_4gpu_allreduce_rows_split_by_info.log": (12, 1, 4, 1, AR),
     "nv36_grepped_algo_sweep.txt": (18, 9, 4, 1, AR),
     "nv40_lipy_a100_sendrecv.md": (8, 1, 8, 1, Collective.SENDRECV),
 }
@@ -93,8 +88,8 @@ _WHOLE_ROW = re.compile(
     r"(?:[ \t]+([\d.e+]+)[ \t]+[\d.]+[ \t]+[\d.]+[ \t]+(?:N/A|[\de+.-]+))?[ \t]*\r?$",
     re.MULTILINE,
 )
-# Rows of these are cut by messages, or written as JSON.
-_CUT = ("amd10", "nv34", "amd15", "amd16")
+# Written as JSON.
+_CUT = ("amd15", "amd16")
 
 
 @pytest.mark.parametrize("name", SHAPE)
@@ -140,31 +135,19 @@ def test_every_readable_log(shared: Path, name: str) -> None:
     assert not [n for n in reading.notices if "average" in n.message]
 
 
-def test_rows_that_continue_fifty_lines_later(shared: Path) -> None:
-    """nv34: the library's messages are glued into rows, without a blank, on both sides."""
-    reading = import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log")
-    out = [(s.nbytes, s.time_us) for s in reading.samples if s.key.placement is OUT]
-    assert out[1:] == [
-        (536870912, 2205.56),
-        (1073741824, 4333.74),
-        (2147483648, 8601.96),
-        (4294967296, 17115.1),
-        (8589934592, 34229.8),
-    ]
-    smallest = pick(reading, 268435456, IN)
-    assert (smallest.time_us, smallest.line) == (1147.23, 188)
-    # The TUNING log says what ran.
-    assert smallest.executed == Setting(
-        algorithm=Algorithm.NVLS, protocol=Protocol.SIMPLE, channels=16
-    )
+def test_rows_that_are_not_whole_are_left_out_and_counted(shared: Path) -> None:
+    """nv34: the library's messages are glued into all six rows; the remedy keeps them apart."""
+    with pytest.raises(OutputError, match=r"none is whole \(6\)") as error:
+        import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log")
+    assert str(error.value.where).endswith(":188")
+    assert "NCCL_DEBUG_FILE" in str(error.value.hint)
 
 
-def test_another_setting_in_the_tuning_log_is_a_substitution(shared: Path) -> None:
-    """nv34 read as if Ring had been asked for: NVLS ran, so no sample may be used."""
-    ring = Setting(algorithm=Algorithm.RING)
-    reading = import_log(shared, "nv34_4gpu_allreduce_rows_split_by_info.log", setting=ring)
-    assert {s.doubt for s in reading.samples} == {UnusableReason.SUBSTITUTED}
-    assert {s.key.setting for s in reading.samples} == {ring}
+def test_two_jobs_in_one_log_are_not_taken_apart(shared: Path) -> None:
+    """amd10: sizes stand twice in one table, and the lines are named."""
+    with pytest.raises(OutputError, match=r"size 8388608 .* lines 961 and 977") as error:
+        import_log(shared, "amd10_mi35x_2n16r_allreduce_info_interleaved.log")
+    assert "a file for each" in str(error.value.hint)
 
 
 def test_wrong_results_are_labelled(shared: Path) -> None:
@@ -187,7 +170,7 @@ def test_options_that_contradict_a_real_log(shared: Path) -> None:
         import_log(shared, "nv31_4gpu_allreduce_v2.18.3.txt", n_ranks=8)
     assert "--ranks 8" in ranks.value.message
     assert "4" in ranks.value.message
-    assert str(ranks.value.where).endswith("nv31_4gpu_allreduce_v2.18.3.txt:6")
+    assert str(ranks.value.where).endswith("nv31_4gpu_allreduce_v2.18.3.txt:9")
     with pytest.raises(CommandLineError, match="--collective all_gather") as collective:
         import_log(shared, "amd01_mi355x_1n8r_allreduce.log", collective=AG)
     assert str(collective.value.where).endswith(":1")
@@ -195,7 +178,7 @@ def test_options_that_contradict_a_real_log(shared: Path) -> None:
     with pytest.raises(CommandLineError, match="busbw"):
         import_log(shared, "nv11_stat_prefix_8r_allgather.txt", collective=AR)
     with pytest.raises(CommandLineError, match="busbw"):
-        import_log(shared, "nv36_grepped_algo_sweep.txt", collective=AR, n_ranks=8)
+        import_log(shared, "nv36_grepped_algo_sweep.txt", n_ranks=8)
 
 
 def test_a_missing_collective_is_guessed_for_the_user_only(shared: Path) -> None:
@@ -240,7 +223,6 @@ def test_every_shared_rule_file_is_recognised(shared: Path) -> None:
 
 # The only collective that their bandwidths fit; they needed --collective once.
 ALONE = {
-    "amd10_mi35x_2n16r_allreduce_info_interleaved.log": "all_reduce",
     "amd19_mi300x_2n16r_allreduce.log": "all_reduce",
     "nv01_superbench_old_allreduce.log": "all_reduce",
     "nv01_superbench_old_broadcast.log": "broadcast",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rccltune.model.errors import OutputError
+from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, StatedFacts
-from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_another_setting_than_asked_for(
 
 
 def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> None:
-    """-C: the time is the CPU's, so it comes from algbw where that has digits enough."""
+    """-C: the time is the CPU's and not the collective's."""
     small = bench.row(8, 10.0, 10.5)
     large = f"{1 << 30:12}  {1 << 28:12}  {'float':>8}  {'sum':>6}  {-1:6}"
     large += "    12.00  107.37  187.90      0    12.00  107.37  187.90      0\n"
@@ -63,8 +63,8 @@ def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> N
     reading = read_text(bench.facts() + header + small + large + bench.footer())
     assert at(reading.samples, 8, OUT).doubt is UnusableReason.NO_TIME
     assert at(reading.samples, 8, OUT).time_us is None
-    assert at(reading.samples, 1 << 30, IN).time_us == pytest.approx(10000.0, rel=1e-3)
-    assert {n.caution for n in reading.notices} == {Caution.DERIVED_TIME}
+    assert at(reading.samples, 1 << 30, IN).doubt is UnusableReason.NO_TIME
+    assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
 
 
 @pytest.mark.parametrize(("word", "placement"), [("out-of-place", OUT), ("in-place", IN)])
@@ -133,12 +133,16 @@ def test_rows_that_are_missing_show_in_the_average(bench: Bench, read_text: Read
     sizes = [1 << 20, 1 << 21, 1 << 22]
     rows = bench.rows(sizes, first=60.0)
     mean = sum(float(w) for r in rows.splitlines() for w in (r.split()[7], r.split()[11])) / 6
-    whole = bench.facts() + bench.header() + rows + bench.footer(mean)
+    facts = bench.facts().replace(
+        "minBytes 8 maxBytes 33554432", "minBytes 1048576 maxBytes 4194304"
+    )
+    whole = facts + bench.header() + rows + bench.footer(mean)
     assert read_text(whole).notices == ()
-    cut = bench.facts() + bench.header() + rows.split("\n", 1)[1] + bench.footer(mean)
-    notices = read_text(cut).notices
-    assert [n.caution for n in notices] == [Caution.INCOMPLETE_LOG]
-    assert "average bus bandwidth" in notices[0].message
+    notices = read_text(
+        facts + bench.header() + rows.split("\n", 1)[1] + bench.footer(mean)
+    ).notices
+    assert {n.caution for n in notices} == {Caution.INCOMPLETE_LOG}
+    assert any("average bus bandwidth" in n.message for n in notices)
 
 
 def test_a_simulated_benchmark_is_known_by_its_version_line(
@@ -162,14 +166,41 @@ def test_split_communicators_have_the_size_of_a_group(
     assert {(s.key.scale.n_ranks, s.key.scale.n_nodes) for s in reading.samples} == {(4, 2)}
 
 
-def test_a_rank_list_with_a_gap_is_not_believed(bench: Bench, read_text: ReadText) -> None:
-    """A rank line that is lost would change the scale: ask for it instead."""
-    facts = "".join(
-        line for line in bench.facts().splitlines(keepends=True) if "Rank  3" not in line
-    )
-    with pytest.raises(OutputError, match="ranks") as error:
-        read_text(facts + bench.header() + bench.row(8, 1.0, 1.0))
-    assert "--ranks" in str(error.value.hint)
+def test_a_cut_rank_list_tells_its_highest_rank_and_its_hosts(
+    make_bench: type[Bench], read_text: ReadText
+) -> None:
+    """Lines were lost: ranks are known all the same, and nodes are at least those named."""
+    bench = make_bench(Collective.ALL_REDUCE, 8)
+    listed = bench.facts(hosts=2).splitlines(keepends=True)
+    facts = "".join(line for line in listed if "Rank  3" not in line)
+    text = facts + bench.header() + bench.row(1 << 20, 60.0, 60.0)
+    with pytest.raises(OutputError, match="how many nodes") as error:
+        read_text(text)
+    assert error.value.hint == "add --nodes N."
+    with pytest.raises(CommandLineError, match="--nodes 1"):
+        read_text(text, StatedFacts(n_nodes=1))
+    with pytest.raises(CommandLineError, match="--ranks 7"):
+        read_text(text, StatedFacts(n_ranks=7, n_nodes=2))
+    scales = {s.key.scale for s in read_text(text, StatedFacts(n_nodes=3)).samples}
+    assert scales == {Scale(n_nodes=3, n_ranks=8)}
+
+
+def test_the_last_line_names_what_stands_above_it(bench: Bench, read_text: ReadText) -> None:
+    """``Collective test concluded``, where the first lines are lost; an option must agree."""
+    text = bench.header() + bench.rows([1 << 20, 1 << 21], 60.0) + bench.footer()
+    text += "# Collective test concluded: all_reduce_perf\n"
+    found = read_text(text, StatedFacts(n_nodes=1)).samples
+    assert {(s.key.collective, s.key.scale.n_ranks) for s in found} == {(Collective.ALL_REDUCE, 8)}
+    with pytest.raises(CommandLineError, match="--collective broadcast"):
+        read_text(text, StatedFacts(n_nodes=1, collective=Collective.BROADCAST))
+
+
+def test_a_destroyed_communicator_tells_its_ranks(bench: Bench, read_text: ReadText) -> None:
+    """``nranks`` of the library's last words."""
+    info = "n:1:2 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 busId 1000 - Destroy COMPLETE\n"
+    text = bench.header() + bench.rows([1 << 20], 60.0) + info
+    stated = StatedFacts(collective=Collective.ALL_REDUCE, n_nodes=1)
+    assert {s.key.scale.n_ranks for s in read_text(text, stated).samples} == {8}
 
 
 def test_forced_settings_by_the_librarys_own_log(bench: Bench, read_text: ReadText) -> None:
