@@ -1,6 +1,7 @@
 """Dumps of the Inspector plugin that NCCL and RCCL ship: a line of JSON for each call.
 
-Fields relied on, as ``inspector_json.cc`` writes them (format ``v4.0``, NCCL 2.28.3 to 2.30.7):
+Fields relied on, as ``inspector_json.cc`` writes them (format ``v4.0``, NCCL 2.28.3 to 2.30.7;
+from v4.1 on ``header`` and ``metadata`` stand once, in a line above their calls):
 
     ``header``     ``id`` of the communicator, ``rank``, ``n_ranks``, ``nnodes``
     ``metadata``   ``inspector_output_format_version``, ``dump_timestamp_us``, ``hostname``, ``pid``
@@ -66,10 +67,16 @@ def read_dump(text: str, name: str) -> Workload:
     """
     calls_by_rank: dict[_Key, _RankCalls] = {}
     aside: dict[str, int] = {}
+    head: dict[str, Any] = {}
     lines = text.split("\n")
     for number, line in enumerate(lines[:-1], start=1):
         if line.strip():
-            _take(_parsed(line, f"{name}:{number}"), f"{name}:{number}", calls_by_rank, aside)
+            plain = _parsed(line, f"{name}:{number}")
+            # From v4.1 on a line of its own heads the calls below it.
+            if "header" in plain and not plain.keys() & {"coll_perf", "p2p_perf"}:
+                head = plain
+            else:
+                _take(head | plain, f"{name}:{number}", calls_by_rank, aside)
     cuts = (
         (f"{name}:{len(lines)}: a line without its end is left out",) if lines[-1].strip() else ()
     )

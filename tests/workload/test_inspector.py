@@ -141,3 +141,17 @@ def test_lines_that_are_none(put: Put, text: str, told: str) -> None:
     with pytest.raises(OutputError, match=told) as caught:
         read_workload(put("a.log", text + "\n"))
     assert f"a.log:{1 + text.count(chr(10))}" in str(caught.value.where)
+
+
+def test_a_line_of_its_own_heads_the_calls_below_it(put: Put) -> None:
+    """From format v4.1 on: header, metadata and dump_stats once, then calls without them."""
+    first = json.loads(line())
+    head = {name: first[name] for name in ("header", "metadata")} | {
+        "dump_stats": {"coll_records": 2}
+    }
+    head["metadata"]["inspector_output_format_version"] = "v4.3"
+    calls = [{"coll_perf": {**first["coll_perf"], "coll_sn": number}} for number in (7, 8)]
+    found = read_workload(put("a.log", "".join(json.dumps(one) + "\n" for one in (head, *calls))))
+    assert [(c.collective, c.min_nbytes, c.calls, c.scale) for c in found.counts] == [
+        (Collective.ALL_REDUCE, 1 << 20, 2, Scale(n_nodes=2, n_ranks=8))
+    ]
