@@ -105,8 +105,6 @@ NOISE: Final = re.compile(
 )
 
 
-
-
 OUR_TUNER: Final = "plugin rccltune"
 
 

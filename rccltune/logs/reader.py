@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -127,6 +128,24 @@ def read_stream(lines: Iterable[bytes], name: str, stated: StatedFacts, launch: 
         resolver = Resolver(name, stated)
         resolver.is_trusted = True
         return _text(unwrapped(lines), resolver, launch)
+
+
+def read_launch(log: Path, stated: StatedFacts, launch: str) -> ParsedLog:
+    """Read what a launch of ours printed, and the library's own files beside it.
+
+    Args:
+        log: its output; the library's messages are in ``nccl-*.log`` of its folder.
+        stated: what the launcher knows.
+        launch: id for the samples.
+
+    Raises:
+        OutputError: no row in it, or it does not say what samples need.
+        CommandLineError: it is not what the launcher asked for.
+    """
+    with ExitStack() as stack:
+        paths = (log, *sorted(log.parent.glob("nccl-*.log")))
+        lines = chain.from_iterable(stack.enter_context(path.open("rb")) for path in paths)
+        return read_stream(lines, str(log), stated, launch)
 
 
 @contextmanager

@@ -283,7 +283,8 @@ class Resolver:
         if self.is_trusted and given is not None:
             # Whoever started it knows what was asked for; its log must not say another thing.
             forced = self._forced(facts).setting
-            return given if forced is None else self._merged(given, forced, facts.line)
+            is_forced = given.role is Role.FORCED
+            return self._merged(given, forced, facts.line) if forced and is_forced else given
         if not chooser:
             return given or self._unstated(facts)
         if is_baseline and not self.is_mixed:

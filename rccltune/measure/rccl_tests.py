@@ -215,8 +215,7 @@ def read_launched(folder: Path, stated: StatedFacts) -> BenchmarkResult:
     log = folder / store.RAW_LOG
     try:
         _check_met(log, stated.n_ranks)
-        with log.open("rb") as lines:
-            read = reader.read_stream(lines, str(log), stated, folder.name)
+        read = reader.read_launch(log, stated, folder.name)
     except RccltuneError as error:
         return BenchmarkResult(
             table=None, failure=Failure.UNREADABLE, words=str(error), seconds=0.0, folder=folder

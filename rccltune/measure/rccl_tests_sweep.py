@@ -507,11 +507,15 @@ def _is_baseline(one: Launch) -> bool:
 
 
 def _added(one: Launch, own: Path) -> list[tuple[str, str]]:
-    """Variables of a launch; a baseline's let the library say which tuner the site uses."""
-    has_log = any(name.startswith("NCCL_DEBUG") for name in (*os.environ, *dict(one.environment)))
-    if has_log or not _is_baseline(one):
-        return list(one.environment)
-    return [*one.environment, *_TELL_TUNER, ("NCCL_DEBUG_FILE", f"{own}/nccl-%h-%p.log")]
+    """Variables of a launch; a baseline's let the library say which tuner the site uses.
+
+    What the library says goes into files of its own: between the parts of a row it spoils the row.
+    """
+    named = {*os.environ, *dict(one.environment)}
+    is_quiet = not any(name.startswith("NCCL_DEBUG") for name in named)
+    tells = _TELL_TUNER if _is_baseline(one) and is_quiet else ()
+    apart = () if "NCCL_DEBUG_FILE" in named else (("NCCL_DEBUG_FILE", f"{own}/nccl-%h-%p.log"),)
+    return [*one.environment, *tells, *apart]
 
 
 def _outcome(one: Launch, done: BenchmarkResult, site: Site, started: str) -> Outcome:

@@ -95,8 +95,7 @@ def read_log(folder: Path, launch: Launch) -> pd.DataFrame:
 
     log, stated = store.raw_log(folder, launch.id), launch.stated or StatedFacts()
     if launch.argv:
-        with log.open("rb") as lines:
-            found = reader.read_stream(lines, str(log), stated, launch.id)
+        found = reader.read_launch(log, stated, launch.id)
     else:
         found = reader.read(log, stated, launch.id)
     return sample_table.framed(found.table, found.keys)
