@@ -40,7 +40,7 @@ _BOTH: Final = tuple(_PLACED.values())
 # As many columns as a row has at least; a sentence about columns names them all.
 _FEWEST: Final = 7
 # What a double holds: pandas before 3 refuses a greater number.
-_NUMBER: Final = r"[-+]?(?:\d{1,99}\.?\d*|\.\d+)(?:[eE][-+]?\d\d?)?|[-+]?(?:nan|inf)"
+_NUMBER: Final = r"[-+]?(?:\d{1,99}\.?\d*|\.\d+)(?:[eE](?:\+?\d\d?|-\d{1,3}))?|[-+]?(?:nan|inf)"
 _ABSENT: Final = "N/A|NA|n/a|-"
 # Eighteen digits are more than any size has, and fewer than an integer holds.
 _CELLS: Final = {
