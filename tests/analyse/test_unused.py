@@ -67,10 +67,9 @@ def test_a_step_of_a_real_curve_is_no_stall() -> None:
 
 @pytest.mark.parametrize("doubt", list(UnusableReason))
 def test_samples_that_may_not_be_used_are_counted_by_reason(doubt: UnusableReason) -> None:
-    """All in one line, wrong results loudly; a first pass that is thrown away is no news."""
+    """All in one line, wrong results loudly."""
     good = [sample(n, 10.0) for n in (64, 128, 256)]
     told = {
-        UnusableReason.CONNECTING: [],
         UnusableReason.WRONG: [Caution.WRONG_RESULTS],
         # What a library does not offer is no damage.
         UnusableReason.INELIGIBLE: [Caution.NOT_OFFERED],
