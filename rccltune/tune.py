@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
     from rccltune.analyse.options import ChoiceOptions
     from rccltune.report.page import WrittenPage
-    from rccltune.rules.placement_files import EmittedRules
+    from rccltune.rules.emission import EmittedRules
     from rccltune.verify.outcome import VerificationResult, VerifyRequest
 
 
@@ -53,7 +53,7 @@ class TuneResult:
     """Result of a tune.
 
     Attributes:
-        verified: of each rule file that was written; empty where there is no rule to verify.
+        verified: of the rule file; empty where there is no rule to verify.
         exports: what a shell sources to use it.
         figures: folder of the figures.
         report: the page.
@@ -80,12 +80,15 @@ class TuneResult:
 
     def as_plain(self) -> dict[str, Any]:
         """Plain form for --json."""
+        # Verification has written another text since.
+        emitted = self.emitted.as_plain()
+        del emitted["text"]
         return {
             "session": str(self.folder),
             "simulated": self.simulated,
             "runner": self.runner,
             "sweep": self.swept.as_plain(),
-            "emitted": _without_text(self.emitted.as_plain()),
+            "emitted": emitted,
             "verified": [schema.to_plain(one.file) for one in self.verified],
             "exports": str(self.exports),
             "figures": str(self.figures),
@@ -93,12 +96,6 @@ class TuneResult:
             "forced": self.forced.as_plain() if self.forced else None,
             "is_forced_better": self.is_forced_better,
         }
-
-
-def _without_text(emitted: dict[str, Any]) -> dict[str, Any]:
-    """What was emitted without the files' texts: verification has written other ones since."""
-    own = {name: value for name, value in emitted.items() if name != "text"}
-    return {**own, "beside": [_without_text(one) for one in emitted["beside"]]}
 
 
 def forced_request(request: Request, site: Site) -> Request | None:
@@ -230,13 +227,12 @@ def _emitted(
     options: Options,
     reporter: Reporter,
 ) -> EmittedRules:
-    from rccltune.rules.emission import choose_rules, keep_choices
-    from rccltune.rules.placement_files import EmitRequest
+    from rccltune.rules.emission import EmitRequest, choose_rules, keep_choice
 
-    request = EmitRequest(folders=(prepared.folder,), options=options)
+    request = EmitRequest(folder=prepared.folder, options=options)
     emitted = choose_rules(request, reporter=reporter)
     # Figures and the page read it.
-    keep_choices(emitted, reporter)
+    keep_choice(prepared.folder, emitted.choice, reporter)
     return emitted
 
 
@@ -247,29 +243,27 @@ def _verified(
     reporter: Reporter,
     confirms: SiteRequest | None,
 ) -> tuple[VerificationResult, ...]:
-    """Verify every file that has rules; only then does one lie where jobs look for it."""
+    """Verify a file that has rules; only then does it lie where jobs look for it."""
     from rccltune.verify.rewriting import exports_without
     from rccltune.verify.verification import verify_rules
 
-    found = []
-    for one in (emitted, *emitted.beside):
-        if one.path is None or one.environment_path is None:
-            continue
-        if one.count.rules:
-            request = _candidate(prepared, one, one.path, options, reporter)
-            verified = verify_rules(
-                replace(request, confirms=confirms),
-                prepared.sweep,
-                prepared.instrument,
-                reporter=reporter,
-            )
-            found.append(verified)
-            exports = exports_without(one.environment_text, verified.lost_exports)
-        else:
-            write_atomically(one.path, one.text)
-            exports = one.environment_text
-        write_atomically(one.environment_path, exports)
-    return tuple(found)
+    path, exports_path = emitted.path, emitted.environment_path
+    if path is None or exports_path is None:
+        return ()
+    if not emitted.count.rules:
+        write_atomically(path, emitted.text)
+        write_atomically(exports_path, emitted.environment_text)
+        return ()
+    request = _candidate(prepared, emitted, path, options, reporter)
+    verified = verify_rules(
+        replace(request, confirms=confirms),
+        prepared.sweep,
+        prepared.instrument,
+        reporter=reporter,
+    )
+    exports = exports_without(emitted.environment_text, verified.lost_exports)
+    write_atomically(exports_path, exports)
+    return (verified,)
 
 
 def _candidate(

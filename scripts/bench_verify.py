@@ -47,8 +47,7 @@ from rccltune.model.choice import Rule
 from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import format_size, parse_size
-from rccltune.rules.emission import emit_rules
-from rccltune.rules.placement_files import EmitRequest
+from rccltune.rules.emission import EmitRequest, emit_rules
 from rccltune.rules.reader import read_rules
 from rccltune.simulate import sources as simnode
 
@@ -146,7 +145,7 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
 
 def emitted(session: Path) -> str:
     """What ``tune`` is about to verify, in the session."""
-    wish = EmitRequest(folders=(session,), options=lambda _: ChoiceOptions(), overwrite=True)
+    wish = EmitRequest(folder=session, options=lambda _: ChoiceOptions(), overwrite=True)
     return emit_rules(wish, reporter=Reporter()).text
 
 

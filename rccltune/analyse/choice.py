@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -106,49 +106,6 @@ def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
 
 def _place(grid: TimeGrid) -> Place:
     return tuple(grid.target[name] for name in _PLACE)
-
-
-def choose_together(
-    parts: Mapping[str, pd.DataFrame], options: ChoiceOptions | None = None
-) -> Choice:
-    """Choose settings that are right wherever the ranks are.
-
-    Each placement of ranks is one more view that a rule serves. Sizes and targets count that every
-    placement has, each with a baseline of its own.
-
-    Args:
-        parts: samples by placement of ranks, all of one scale.
-        options: as for one of them.
-    """
-    options = options or ChoiceOptions()
-    named = {
-        name: samples.assign(
-            rank_placement=" and ".join(parts),
-            process=f"{name} " + samples["process"].astype(object),
-        )
-        for name, samples in parts.items()
-    }
-    samples = pd.concat(named.values(), ignore_index=True)
-    used = [
-        points.usable(own).assign(
-            # The ranks' placement makes a view of its own.
-            placement=own["placement"].astype(object) + f" {name}",
-            part=name,
-        )
-        for name, own in named.items()
-    ]
-    counted = with_baseline(pd.concat(used, ignore_index=True), options.baseline)
-    where = [*points.TARGET, "nbytes"]
-    n_parts = counted.groupby(where, observed=True)["part"].transform("nunique")
-    quiet = counted[counted["setting"].isin((BASELINE, IDLE))]
-    n_based = quiet.groupby(points.TARGET, observed=True)["part"].nunique()
-    based = counted.join(n_based.rename("n_based"), on=points.TARGET)["n_based"]
-    kept = counted[(n_parts == len(parts)) & (based == len(parts))]
-    table = points.by_communicator(kept)
-    candidates = [
-        Candidates.of(grid, wrong_settings(samples), options) for grid in points.grids(table)
-    ]
-    return _choice_of(candidates, options)
 
 
 def wrong_settings(samples: pd.DataFrame) -> set[Named]:

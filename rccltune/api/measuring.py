@@ -13,14 +13,13 @@ from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, on_kept_node, session_request
 from rccltune.measure.site import in_mode
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, SessionError
+from rccltune.model.errors import SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session import folders
 from rccltune.verify import outcome, verification
 from rccltune.verify.verdict_store import FORCED_FOLDER
 
 if TYPE_CHECKING:
-    from rccltune.measure.request import Request
     from rccltune.measure.sweep_result import SweepResult
     from rccltune.tune import TuneResult
     from rccltune.verify.outcome import VerificationResult
@@ -57,11 +56,11 @@ def sweep(
     place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
     if request.site.runner == PERF:
-        wanted = perf_sweep.prepare_measuring(_of_one_scale(request, place), place, telling)
+        wanted = perf_sweep.prepare_measuring(on_kept_node(request, place), place, telling)
         done = perf_sweep.measure_with_perf(wanted, reporter=telling, command=command, force=force)
         crosscheck.after_sweep(request, wanted, reporter=telling)
         return done
-    request = _of_one_scale(request, place)
+    request = on_kept_node(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
         prepared = rccl_tests_sweep.prepare_rccl_tests(request, place)
         return rccl_tests_sweep.measure_with_rccl_tests(
@@ -144,7 +143,7 @@ def tune(
     """
     telling = reporter or LogReporter()
     request = merge_request(path_of(config), options_of(options), runner=defaults.SWEEP_RUNNER)
-    request = _of_one_scale(request, Path(folder))
+    request = on_kept_node(request, Path(folder))
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
         prepared = perf_sweep.prepare_measuring(request, Path(folder), telling)
         other = tuning.forced_request(request, prepared.instrument.site)
@@ -158,16 +157,3 @@ def tune(
             force=force,
             forced=forced,
         )
-
-
-def _of_one_scale(request: Request, folder: Path) -> Request:
-    """The request, on the node that a simulated session keeps.
-
-    Raises:
-        CommandLineError: it names several scales.
-    """
-    if request.scales:
-        raise CommandLineError(
-            "a session is of one scale", hint="call it once for each scale, with np and hostfile."
-        )
-    return on_kept_node(request, [folder])

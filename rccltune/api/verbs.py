@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rccltune.analyse.fit import fit_session
 from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_of
-from rccltune.deploy.session import deploy_session
+from rccltune.deploy.session import deploy_sessions
 from rccltune.job import trial
 from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
@@ -23,9 +23,8 @@ from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 from rccltune.report import plots
 from rccltune.report.page import report_session
-from rccltune.rules import emission, explanation, placement_files
+from rccltune.rules import emission, explanation
 from rccltune.session import imports
-from rccltune.session.folders import sessions_in
 from rccltune.why.job import explain_job
 from rccltune.workload.reader import read_workloads
 from rccltune.workload.summary import WorkloadSummary, summary_of
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from rccltune.job.result import JobResult
     from rccltune.machine.records import Finding, System
     from rccltune.report.page import WrittenPage
+    from rccltune.rules.emission import EmittedRules
     from rccltune.rules.explanation import Explanation
-    from rccltune.rules.placement_files import EmittedRules
     from rccltune.session.imports import ImportResult
     from rccltune.why.records import JobReport
 
@@ -95,7 +94,7 @@ def fit(folder: Place = defaults.SESSION) -> FitResult:
 
 
 def emit_config(
-    folders: Place | Sequence[Place] = defaults.SESSION,
+    folder: Place = defaults.SESSION,
     output: Place | None = None,
     *,
     force: bool = False,
@@ -107,7 +106,7 @@ def emit_config(
     """Choose the setting for each size and write the rules.
 
     Args:
-        folders: one session, or several of other scales.
+        folder: the session.
         output: the file; None is the default name in the session, ``"-"`` writes none.
         force: replace a file that is there and differs.
         tolerance: regret allowed to save a zone, 0.02 for 2 %.
@@ -123,10 +122,8 @@ def emit_config(
         SessionError: no session there.
         TooLittleDataError: nothing to choose from.
     """
-    found = sessions_in(paths_of(folders))
-    request = placement_files.EmitRequest(
-        folders=found,
-        home=paths_of(folders)[0],
+    request = emission.EmitRequest(
+        folder=Path(folder),
         options=choosing(tolerance, min_gain, baseline, max_channels),
         output=path_of(output),
         overwrite=force,
@@ -251,22 +248,28 @@ def workload(files: Iterable[Place]) -> WorkloadSummary:
 
 
 def deploy(
-    directory: Place, folder: Place = defaults.SESSION, *, unproven: bool = False
+    directory: Place,
+    folders: Place | Sequence[Place] = defaults.SESSION,
+    *,
+    unproven: bool = False,
 ) -> Deployment:
     """Make a folder with plugin, rules, env.sh and README that a site's jobs can use.
 
     Args:
         directory: a new one, or one that was made so before.
-        folder: the session.
+        folders: one session, or several of one machine, library and environment.
         unproven: rules whose gain nothing proves may go out.
 
     Raises:
-        CommandLineError: the folder is something else's; rules that nothing proves, unasked.
+        CommandLineError: the folder is something else's; rules that nothing proves, unasked, or
+            that contradict each other.
         InputFileError: a rule file has mistakes.
         SessionError: no session, or no rule in it.
         VerificationError: verification refused the rules.
     """
-    return deploy_session(Path(directory), Path(folder), unproven=unproven, reporter=LogReporter())
+    return deploy_sessions(
+        Path(directory), paths_of(folders), unproven=unproven, reporter=LogReporter()
+    )
 
 
 def job(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import Console, common
+from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER, session_argument
+from rccltune.cli.options import FOLDER
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 @verb("deploy")
 @click.argument("directory", type=FOLDER, metavar="DIR")
-@session_argument
+@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
 @click.option("--unproven", is_flag=True, help="Deploy rules whose gain nothing proves, too.")
 @common
-def deploy(*, console: Console, directory: Path, session: Path, unproven: bool) -> None:
+def deploy(
+    *, console: Console, directory: Path, sessions: tuple[Path, ...], unproven: bool
+) -> None:
     """Make a folder with plugin, rules, env.sh and README for a site's jobs.
 
     The plugin is loaded from it and asked before the folder gets its name. A folder that deploy
     made is replaced as a whole; any other is refused. Jobs that run may still need the files of
-    before: make a new folder while they do.
+    before: make a new folder while they do. Sessions of one machine, library and environment that
+    differ in scale become one rule file; placements of ranks keep files of their own.
 
     \b
     Example:
@@ -38,10 +41,11 @@ def deploy(*, console: Console, directory: Path, session: Path, unproven: bool) 
     has mistakes, 4 no plugin, 7 no session, no rule, or a full disk, 9 verification refused the
     rules.
     """
-    from rccltune.deploy.session import deploy_session
+    from rccltune.deploy.session import deploy_sessions
 
-    console.say(f"Session: {session}")
-    done = deploy_session(directory, session, unproven=unproven, reporter=console)
+    folders = sessions or (DEFAULT_SESSION,)
+    console.say(f"Session: {', '.join(map(str, folders))}")
+    done = deploy_sessions(directory, folders, unproven=unproven, reporter=console)
     console.result(done.as_plain(), _text(done))
 
 

@@ -6,22 +6,25 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
+from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, ChoiceArguments, choosing, named
+from rccltune.cli.options import (
+    FOLDER,
+    ChoiceArguments,
+    choosing,
+    named,
+    session_argument,
+)
 from rccltune.model.choice import NOT_MEASURED
 from rccltune.model.vocabulary import JoinedLines, format_last, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.model.choice import Zone
-    from rccltune.rules.placement_files import EmittedRules
-    from rccltune.workload.shares import Saving
+    from rccltune.rules.emission import EmittedRules
 
 
 @verb("emit-config")
-@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
+@session_argument
 @grouped(
     "-o",
     "--output",
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 def emit_config(
     *,
     console: Console,
-    sessions: tuple[Path, ...],
+    session: Path,
     output: Path | None,
     force: bool,
     choosing: ChoiceArguments,
@@ -51,24 +54,19 @@ def emit_config(
 
     Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 nothing to choose from.
     """
-    from rccltune.rules import emission, placement_files, savings
-    from rccltune.session.folders import is_swept, sessions_in, sweep_then_verify
+    from rccltune.rules import emission, savings
+    from rccltune.session.folders import is_swept, sweep_then_verify
 
-    given = sessions or (DEFAULT_SESSION,)
-    folders = sessions_in(given)
-    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    request = placement_files.EmitRequest(
-        folders=folders,
-        home=given[0],
-        options=choosing.options,
-        output=output,
-        overwrite=force,
+    console.say(f"Session: {session}")
+    request = emission.EmitRequest(
+        folder=session, options=choosing.options, output=output, overwrite=force
     )
     done = emission.emit_rules(request, reporter=console)
     console.warn(done.notices)
     plain, saved = done.as_plain(), ""
     if choosing.workload is not None:
-        found = _saving(console, choosing.workload, folders, done)
+        chosen = savings.by_zones(done.zones)
+        found = savings.saving_in(choosing.workload, session, chosen, reporter=console)
         plain["saving"], saved = savings.saving_plain(found), savings.saving_text(found)
     if done.path is None:
         if saved:
@@ -77,26 +75,14 @@ def emit_config(
         return
     console.result(plain, join_lines((part for part in (_text(done), saved) if part), gap="\n\n"))
     if done.is_kept:
-        home = given[0]
-        deploy = named("deploy DIR", home)
-        console.say(f"Next: {named('report', home)}; {deploy} hands the rules to jobs.")
+        deploy = named("deploy DIR", session)
+        console.say(f"Next: {named('report', session)}; {deploy} hands the rules to jobs.")
     elif done.count.rules:
         rules = "" if output is None else f" --rules {shlex.quote(str(output))}"
-        verify = named(f"verify{rules}", given[0])
-        if not all(is_swept(folder) for folder in folders):
+        verify = named(f"verify{rules}", session)
+        if not is_swept(session):
             verify = sweep_then_verify(done.path)
         console.say(f"Next: {verify} keeps, on the machine, only the rules that win there.")
-
-
-def _saving(
-    console: Console, workload: Path, folders: tuple[Path, ...], done: EmittedRules
-) -> Saving:
-    """Estimate what the rules save of a recorded job."""
-    from rccltune.rules.savings import by_zones, saving_in
-
-    zones = [zone for one in (done, *done.beside) for zone in one.zones]
-    chosen = by_zones(zones)
-    return saving_in(workload, folders, chosen, reporter=console)
 
 
 def _file(text: str) -> JoinedLines:
@@ -121,7 +107,7 @@ def _text(done: EmittedRules) -> JoinedLines:
     is_used = done.is_kept or done.count.rules
     if done.environment_path is not None and is_used:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
-    return join_lines((join_lines(parts), *(_text(one) for one in done.beside)), gap="\n\n")
+    return join_lines(parts)
 
 
 _COLUMNS = ("collective", "ranks", "from", "to", "setting", "sizes", "behind", "gain", "why")

@@ -5,98 +5,64 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
+from rccltune.cli.console import Console, common, table
 from rccltune.cli.fit_tables import (
     ceiling_lines,
     ceiling_of,
     steps_text,
-    take,
     transferbench_option,
 )
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER, named
+from rccltune.cli.options import named, session_argument
 from rccltune.model.settings import Role
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
-    from rccltune.ceiling.session import CeilingComparison
-    from rccltune.model.curves import Crossover, Curve, Separation
+    from rccltune.model.curves import Crossover, Curve
 
 
 @verb("fit")
-@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
+@session_argument
 @transferbench_option
 @common
-def fit(*, console: Console, sessions: tuple[Path, ...], transferbench: Path | None) -> None:
+def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
     """Fit time against size for every setting; find where settings cross.
 
     Three models are fitted to each curve: RCCL's latency + bytes/bandwidth, the same in pieces,
     and the measured points themselves; the one with the least error at sizes left out is used.
-    Over several scales latency is split into a base and steps.
+    Over several scales, as imported tables have them, latency is split into a base and steps.
 
     \b
     Example:
       rccltune fit
       rccltune fit --transferbench a2a.txt
-      rccltune fit 1x16 1x32 1x64
 
     Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
     8 no usable sample.
     """
     from rccltune.analyse.fit import fit_session
-    from rccltune.session.folders import one_machine, sessions_in
-
-    given = sessions or (DEFAULT_SESSION,)
-    folders = sessions_in(given)
-    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    take(console, folders, transferbench)
-    fits = [fit_session(folder, reporter=console, again=True) for folder in folders]
-    console.warn(tuple(dict.fromkeys(notice for done in fits for notice in done.warnings)))
-    one_machine([done.session for done in fits])
-    separations = _separations(fits)
-    limits = [ceiling_of(done) for done in fits]
-    parts = [
-        join_lines([_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])])
-        for done, limit in zip(fits, limits, strict=True)
-    ]
-    parts += [steps_text(separations)] if separations is not None else []
-    if console.verbosity >= 0:
-        more = "" if console.verbosity else " (-v: every curve)"
-        parts.append(
-            join_lines([f"Next: {named('emit-config', *given)}, {named('plot', *given)}{more}"])
-        )
-    plain = _plain(fits, limits, separations) if console.as_json else None
-    console.result(plain, join_lines(parts, gap="\n\n"))
-
-
-def _separations(fits: Sequence[FitResult]) -> tuple[Separation, ...] | None:
-    """Lines on how latency goes with the scale; None where only one was measured."""
-    from rccltune.analyse.steps import separate
-
-    curves = [curve for done in fits for curve in done.curves]
-    if len({curve.key.scale for curve in curves}) < 2:
-        return None
-    return separate(curves)
-
-
-def _plain(
-    fits: list[FitResult],
-    limits: list[CeilingComparison | None],
-    separations: Sequence[Separation] | None,
-) -> dict[str, Any]:
-    """One session as ever; several as a list."""
     from rccltune.model.schema import to_plain
 
-    made = [
-        to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
-        for done, limit in zip(fits, limits, strict=True)
-    ]
-    return made[0] if len(made) == 1 else {"sessions": made, "separations": to_plain(separations)}
+    console.say(f"Session: {session}")
+    if transferbench is not None:
+        from rccltune.ceiling.session import take_rates
+
+        take_rates(session, transferbench, reporter=console)
+    done = fit_session(session, reporter=console, again=True)
+    console.warn(done.warnings)
+    limit = ceiling_of(done)
+    lines = [_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])]
+    if len({curve.key.scale for curve in done.curves}) > 1:
+        lines += ["", steps_text(done.separations)]
+    if console.verbosity >= 0:
+        more = "" if console.verbosity else " (-v: every curve)"
+        verbs = ", ".join(named(verb, session) for verb in ("emit-config", "plot"))
+        lines += ["", f"Next: {verbs}{more}"]
+    plain = to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
+    console.result(plain, join_lines(lines))
 
 
 def _text(done: FitResult, console: Console) -> JoinedLines:

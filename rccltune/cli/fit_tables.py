@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rccltune.cli.console import Console, table
+from rccltune.cli.console import table
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, F
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 _APART = (
     "Latencies are split into a base and steps between numbers of ranks of one number of nodes and "
-    "one placement, and these sessions have no two."
+    "one placement, and this session has no two."
 )
 
 
@@ -58,15 +57,6 @@ def transferbench_option(command: F) -> F:
         group="Advanced",
         help="Rates of links from TransferBench: the program, or what its a2a printed.",
     )(command)
-
-
-def take(console: Console, sessions: Iterable[Path], file: Path | None) -> None:
-    """Keep the rates of ``--transferbench`` in the sessions, where it was given."""
-    if file is not None:
-        from rccltune.ceiling.session import take_rates
-
-        for session in sessions:
-            take_rates(session, file, reporter=console)
 
 
 def ceiling_of(done: FitResult) -> CeilingComparison | None:

@@ -17,7 +17,6 @@ from rccltune.cli.options import (
     session_argument,
 )
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import FIGURE_FORMATS, JoinedLines, join_lines
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def report(
 
     One HTML file that loads nothing and runs no script. First what was tuned and where, what it
     gains, the rules with what proves them, and the line that uses them; folded below what is left
-    to the library, all settings, machine, method and files. A folder of several scales gets a page
-    in each of its sessions.
+    to the library, all settings, machine, method and files.
 
     \b
     Example:
@@ -54,31 +52,17 @@ def report(
     no usable sample.
     """
     from rccltune.report.page import report_session
-    from rccltune.session.folders import sessions_in
 
-    folders = sessions_in((session,))
-    if output is not None and len(folders) > 1:
-        raise CommandLineError(
-            f"this folder has {len(folders)} sessions, and a page is of one",
-            where=str(session),
-            hint="name one of them, or leave out -o: each then has its report.html.",
-        )
-    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    done = [
-        report_session(
-            folder,
-            reporter=console,
-            output=output,
-            overwrite=force,
-            session="" if folder == DEFAULT_SESSION else shlex.quote(str(folder)),
-        )
-        for folder in folders
-    ]
-    plain = [one.as_plain() for one in done]
-    text = join_lines(_text(one) for one in done)
-    console.result(plain[0] if len(plain) == 1 else plain, text)
-    for one in done:
-        console.say(f"Next: {one.following}")
+    console.say(f"Session: {session}")
+    done = report_session(
+        session,
+        reporter=console,
+        output=output,
+        overwrite=force,
+        session="" if session == DEFAULT_SESSION else shlex.quote(str(session)),
+    )
+    console.result(done.as_plain(), _text(done))
+    console.say(f"Next: {done.following}")
 
 
 def _text(done: WrittenPage) -> JoinedLines:
@@ -86,7 +70,7 @@ def _text(done: WrittenPage) -> JoinedLines:
 
 
 @verb("plot")
-@click.argument("sessions", nargs=-1, type=FOLDER, metavar="[SESSION]...")
+@session_argument
 @click.option(
     "-o", "--output", type=FOLDER, help="Folder for the figures. [default: plots/ in the session]"
 )
@@ -113,7 +97,7 @@ def _text(done: WrittenPage) -> JoinedLines:
 def plot(
     *,
     console: Console,
-    sessions: tuple[Path, ...],
+    session: Path,
     output: Path | None,
     formats: tuple[str, ...],
     names: tuple[str, ...],
@@ -134,24 +118,16 @@ def plot(
     session, 8 no usable sample.
     """
     from rccltune.report import plots
-    from rccltune.session.folders import sessions_in
 
-    given = sessions or (DEFAULT_SESSION,)
-    folders = sessions_in(given)
-    console.say(f"Session: {', '.join(str(folder) for folder in folders)}")
-    paths: list[Path] = []
-    for folder in folders:
-        # Two sessions may have figures of one name, such as those of two placements of one scale.
-        own = output / folder.name if output and len(folders) > 1 else output
-        paths += plots.plot_session(
-            folder,
-            reporter=console,
-            directory=own,
-            formats=formats,
-            names=names,
-            overwrite=force,
-            bounds=lambda found: console.say(join_lines(ceiling_lines(found))),
-        )
+    console.say(f"Session: {session}")
+    paths = plots.plot_session(
+        session,
+        reporter=console,
+        directory=output,
+        formats=formats,
+        names=names,
+        overwrite=force,
+        bounds=lambda found: console.say(join_lines(ceiling_lines(found))),
+    )
     console.result([str(path) for path in paths], join_lines(map(str, paths)))
-    reports = "; ".join(named("report", one) for one in given)
-    console.say(f"Next: {reports} makes one page of them, to mail.")
+    console.say(f"Next: {named('report', session)} makes one page of them, to mail.")

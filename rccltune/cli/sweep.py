@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
@@ -12,15 +11,10 @@ from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FOLDER
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, LaunchError
-from rccltune.model.settings import Scale
+from rccltune.model.errors import CommandLineError
 
 if TYPE_CHECKING:
     from rccltune.measure.request import Request
-
-
-# What to measure, the session for it, and the scale where --scales asked for it.
-_Wanted: TypeAlias = "tuple[Request, Path, Scale | None]"
 
 
 @verb("sweep")
@@ -91,34 +85,18 @@ def sweep(
     the session is of another machine, 130 interrupted.
     """
     from rccltune.measure.request import merge_request, on_kept_node
-    from rccltune.measure.scales import at_scales
     from rccltune.measure.site import in_mode
 
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
-    request = on_kept_node(request, [output / one.short for one in request.scales] or [output])
+    request = on_kept_node(request, output)
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
-        wanted: list[_Wanted] = [(request, output, None)]
-        if request.scales:
-            wanted = [
-                (replace(request, site=one.request), one.folder, one.scale)
-                for one in at_scales(request.site, request.scales, output)
-            ]
+        prepared = sweep_perf.prepare(console, request, output)
         if plan_only:
-            plans = [sweep_perf.prepare(console, *one) for one in wanted]
-            sweep_perf.show(console, plans, request.scales)
-            return
-        failed = []
-        for one in wanted:
-            try:
-                sweep_perf.run(console, one[0], sweep_perf.prepare(console, *one), force=force)
-            except LaunchError as error:
-                # What fails at one scale says nothing of the others.
-                failed.append(error)
-        for other in failed[1:]:
-            console.say(str(other))
-        if failed:
-            raise failed[0]
+            console.result(prepared.as_plain(), sweep_perf.plan_text(prepared), is_file=True)
+            console.say("Next: the same command without --plan.")
+        else:
+            sweep_perf.run(console, request, prepared, force=force)
 
 
 def check_hardware(request: Request, *, apply_mode: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -15,7 +15,6 @@ from rccltune.cli.options import then_choose
 from rccltune.cli.progress import ConsoleReporter, bar_line, minutes, terminal_of
 from rccltune.model.errors import LaunchError
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 30.0
 
 
-def prepare(console: Console, request: Request, output: Path, scale: Scale | None) -> Prepared:
-    """What would be measured; ``scale`` is what was asked for with --scales."""
+def prepare(console: Console, request: Request, output: Path) -> Prepared:
+    """What would be measured."""
     from rccltune.measure.options import PERF
-    from rccltune.measure.scales import check_scale
 
     console.say(f"Session: {output}")
     prepared: Prepared
@@ -51,20 +49,7 @@ def prepare(console: Console, request: Request, output: Path, scale: Scale | Non
         prepared = prepare_rccl_tests(request, output)
     if prepared.site.node is not None:
         console.say(f"SIMULATED node {prepared.site.node.name}: no hardware is measured")
-    if scale is not None:
-        check_scale(scale, prepared.site)
     return prepared
-
-
-def show(console: Console, plans: Sequence[Prepared], scales: Sequence[Scale]) -> None:
-    """The plan, or one for each of several scales."""
-    plain = [one.as_plain() for one in plans]
-    named = {scale.short: one for scale, one in zip(scales, plain, strict=False)}
-    texts = (join_lines([str(one.folder)] * bool(scales) + [plan_text(one)]) for one in plans)
-    # Command lines stay whole, to be copied.
-    text = join_lines(texts, gap="\n\n")
-    console.result({"scales": named} if scales else plain[0], text, is_file=True)
-    console.say("Next: the same command without --plan.")
 
 
 def plan_text(prepared: Prepared) -> JoinedLines:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 4
-# It proves its rules, at one scale.
-_LEFT_OUT = frozenset(("scales",))
 
 
 @verb("tune")
@@ -91,14 +89,8 @@ def tune(
             hint="rccltune sweep --runner rccl-tests, then emit-config and verify, are the way of "
             "rccl-tests alone.",
         )
-    if request.scales:
-        raise CommandLineError(
-            "tune is for one scale, where it proves its rules",
-            where=str(config),
-            hint="rccltune sweep takes several; or say which one with --np and --hostfile.",
-        )
     console.say(f"Session: {output}")
-    request = on_kept_node(request, [output])
+    request = on_kept_node(request, output)
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         prepared = prepare_measuring(request, output, console)
@@ -136,7 +128,7 @@ def tune(
         used = done.forced if done.forced and done.is_forced_better else done
         rules = [rule for one in used.verified for rule in one.standings if rule.is_kept]
         chosen = savings.by_rules(rules)
-        saved = savings.saving_in(choosing.workload, [output], chosen, reporter=console)
+        saved = savings.saving_in(choosing.workload, output, chosen, reporter=console)
         plain["saving"] = savings.saving_plain(saved)
         text = join_lines([text, savings.saving_text(saved)])
     console.result(plain, text)
@@ -266,7 +258,7 @@ def _rules(one: VerificationResult) -> list[str]:
 
 def _unmeasured(done: TuneResult) -> Sequence[str]:
     """Where rules end because measuring did."""
-    zones = [zone for one in (done.emitted, *done.emitted.beside) for zone in one.zones]
+    zones = done.emitted.zones
     ruled = {zone.target for zone in zones if zone.setting is not None}
     open_ = (zone for zone in zones if zone.target in ruled and zone.reason == NOT_MEASURED)
     lines = dict.fromkeys(zone.why for zone in open_)
@@ -276,4 +268,4 @@ def _unmeasured(done: TuneResult) -> Sequence[str]:
 
 
 _own = {param.name for param in tune.params}
-tune.params[:0] = [p for p in _sweep.params if p.name not in _own | _LEFT_OUT]
+tune.params[:0] = [p for p in _sweep.params if p.name not in _own]

@@ -43,6 +43,7 @@ class DeployedRuleFile:
     """One rule file.
 
     Attributes:
+        path: where it lies in a session; of several that were joined, the first.
         file: as the plugin reads it.
         verified: what its comment ``# verified:`` says; None where it has none.
         n_unproven: rules whose gain nothing proves.
@@ -50,7 +51,7 @@ class DeployedRuleFile:
         overwritten: what the library writes over of them, a sentence each.
     """
 
-    name: str
+    path: Path
     content: bytes
     file: RuleFile
     count: RuleCount
@@ -58,6 +59,11 @@ class DeployedRuleFile:
     n_unproven: int
     misread: tuple[str, ...]
     overwritten: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name in the folder."""
+        return self.path.name
 
     @property
     def placement(self) -> str | None:
@@ -165,7 +171,7 @@ def _has_mark(target: Path) -> bool:
         return False
 
 
-def write_folder(done: Deployment, made: Session) -> None:
+def write_folder(done: Deployment, sessions: Sequence[Session]) -> None:
     """Write all of it beside the folder, ask the plugin there, and give it the folder's name."""
     target = done.directory
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +182,7 @@ def write_folder(done: Deployment, made: Session) -> None:
         for rule_file in done.rules:
             _write(half / rule_file.name, rule_file.content, 0o444)
         _write(half / ENV_SH, env_sh(done, target).encode(), 0o444)
-        _write(half / README, _readme(done, made, library).encode(), 0o444)
+        _write(half / README, _readme(done, sessions, library).encode(), 0o444)
         check(done, half)
         half.chmod(0o755)
         _swap(half, target)
@@ -309,9 +315,9 @@ def _head(done: Deployment) -> list[str]:
     return lines
 
 
-def _readme(done: Deployment, session: Session, library: bytes) -> str:
+def _readme(done: Deployment, sessions: Sequence[Session], library: bytes) -> str:
     """Text of README: what is in the folder, where it comes from and how to use it."""
-    fingerprint = session.fingerprint
+    fingerprint = sessions[0].fingerprint
     parts = (
         fingerprint.product,
         fingerprint.arch,
@@ -325,7 +331,10 @@ def _readme(done: Deployment, session: Session, library: bytes) -> str:
         *_head(done),
         "",
         f"Deployed {now:%Y-%m-%d %H:%M %Z} by rccltune {__version__}.",
-        f"Session: {' '.join(str(session.path.absolute()).split())}, made by {session.tool}.",
+        *(
+            f"Session: {' '.join(str(one.path.absolute()).split())}, made by {one.tool}."
+            for one in sessions
+        ),
         f"Measured on: {', '.join(part for part in parts if part) or 'an unknown machine'}.",
         f"The rules require {requires or 'nothing'} of a machine.",
         *_library_lines(done.rules[0].file),

@@ -1,4 +1,4 @@
-"""A session's rules and the plugin as a folder that a site's jobs can use: what may go out."""
+"""Sessions' rules and the plugin as a folder that a site's jobs can use: what may go out."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.deploy import folder as folders
-from rccltune.deploy.folder import DeployedRuleFile, Deployment
+from rccltune.deploy.folder import DeployedRuleFile, Deployment, is_ours, write_folder
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError, SessionError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import printable
 from rccltune.rules.documents import count_rules
+from rccltune.rules.joined import joined
 from rccltune.rules.line_format import UNPROVEN_MARK
 from rccltune.rules.other_readers import misread
 from rccltune.rules.provenance import is_harmless, written_over
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors
-from rccltune.session.folders import is_swept, sweep_then_verify
+from rccltune.session.folders import check_alike, is_swept, sweep_then_verify
+from rccltune.session.store import Session
 from rccltune.verify import verdict_store
 from rccltune.verify.verifications import verifications
 
@@ -35,14 +36,17 @@ _SAFE: Final = re.compile(r"[\w.+-]+")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def deploy_session(
-    directory: Path, folder: Path, *, unproven: bool, reporter: Reporter
+def deploy_sessions(
+    directory: Path, folders: Sequence[Path], *, unproven: bool, reporter: Reporter
 ) -> Deployment:
-    """Make a folder with the plugin, a session's rule files, env.sh and README.
+    """Make a folder with the plugin, sessions' rule files, env.sh and README.
+
+    Rules of sessions that differ in scale become one file; those for one placement of ranks alone
+    keep a file of their own, which the plugin picks by its name.
 
     Args:
         directory: of a new folder, or of one that was made so before.
-        folder: the session.
+        folders: sessions of one machine, library and environment.
         unproven: rules whose gain nothing proves may go out.
         reporter: told which lines others read otherwise.
 
@@ -56,33 +60,17 @@ def deploy_session(
         MachineError: this install has no plugin, or it cannot be loaded.
     """
     target = _absolute(directory)
-    replaced = folders.is_ours(target)
+    replaced = is_ours(target)
     # Where the exports name the rules of the session with LL128 forced, those go out.
-    session = store.open_session(verdict_store.used_session(folder))
-    rules = _rule_files(session.path)
-    changed = _changed(session.path, rules)
-    if changed and not unproven:
-        raise CommandLineError(
-            f"the rules of {', '.join(changed)} are not those that were verified",
-            where=str(folder),
-            hint="rccltune verify, on the machine, proves them as they are now; --unproven deploys "
-            "them all the same, marked NOT VERIFIED.",
-        )
-    rules = tuple(replace(one, verified=None) if one.name in changed else one for one in rules)
-    odd = [one for one in rules if one.n_unproven]
-    if odd and not unproven:
-        names = ", ".join(f"{one.n_unproven} of {one.name}" for one in odd)
-        verify = (
-            "rccltune verify"
-            if is_swept(session.path)
-            else sweep_then_verify(session.path / odd[0].name)
-        )
-        raise CommandLineError(
-            f"nothing proves the gain of some rules: {names} are UNPROVEN",
-            where=str(folder),
-            hint=f"prove them, on the machine, with {verify} or leave them out with rccltune "
-            "emit-config --proven --force, or deploy them all the same with --unproven.",
-        )
+    sessions = [store.open_session(verdict_store.used_session(folder)) for folder in folders]
+    check_alike(sessions)
+    by_name: dict[str, list[DeployedRuleFile]] = {}
+    for session in sessions:
+        for one in _rules_of(session, unproven=unproven):
+            by_name.setdefault(one.name, []).append(one)
+    rules = [_joined(files) for files in by_name.values()]
+    rules.sort(key=lambda one: (one.placement is not None, one.name))
+    _check_names(rules)
     for one in rules:
         for line in one.misread:
             reporter.say(f"Warning: {one.name} is read otherwise where our plugin does not: {line}")
@@ -92,13 +80,52 @@ def deploy_session(
     done = Deployment(
         directory=target,
         replaced=replaced,
-        rules=rules,
+        rules=tuple(rules),
         environment=_environment(rules),
-        simulated=session.simulated or any(_SIMULATED.search(text) for text in heads),
+        simulated=any(one.simulated for one in sessions) or any(map(_SIMULATED.search, heads)),
     )
     with disk_errors(target, "name a DIR in a folder that can be written, or free space there."):
-        folders.write_folder(done, session)
+        write_folder(done, sessions)
     return done
+
+
+def _rules_of(session: Session, *, unproven: bool) -> tuple[DeployedRuleFile, ...]:
+    """The rule files of a session that may go out.
+
+    Raises:
+        CommandLineError: they are not proven, unasked.
+    """
+    folder, rules = session.path, _rule_files(session.path)
+    changed = _changed(folder, rules)
+    if changed and not unproven:
+        raise CommandLineError(
+            f"the rules of {', '.join(changed)} are not those that were verified",
+            where=str(folder),
+            hint="rccltune verify, on the machine, proves them as they are now; --unproven deploys "
+            "them all the same, marked NOT VERIFIED.",
+        )
+    odd = [one for one in rules if one.n_unproven]
+    if odd and not unproven:
+        names = ", ".join(f"{one.n_unproven} of {one.name}" for one in odd)
+        is_measured = is_swept(folder)
+        verify = "rccltune verify" if is_measured else sweep_then_verify(folder / odd[0].name)
+        raise CommandLineError(
+            f"nothing proves the gain of some rules: {names} are UNPROVEN",
+            where=str(folder),
+            hint=f"prove them, on the machine, with {verify} or leave them out with rccltune "
+            "emit-config --proven --force, or deploy them all the same with --unproven.",
+        )
+    return tuple(replace(one, verified=None) if one.name in changed else one for one in rules)
+
+
+def _joined(files: Sequence[DeployedRuleFile]) -> DeployedRuleFile:
+    """Files of one name, of sessions that differ in scale, as one."""
+    content = joined([(one.path, one.content) for one in files])
+    made = _rules(files[0].path, content)
+    verified = [one.verified for one in files]
+    # A rule that nobody verified makes the file one.
+    words = None if None in verified else "; ".join(dict.fromkeys(filter(None, verified)))
+    return replace(made, verified=words)
 
 
 def _absolute(directory: Path) -> Path:
@@ -115,8 +142,9 @@ def _absolute(directory: Path) -> Path:
 
 
 def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
-    """The rule files of a session that have a rule, the one for any placement first."""
-    rules = [_rules(path) for path in verdict_store.rule_paths(folder)]
+    """The rule files of a session that have a rule."""
+    paths = verdict_store.rule_paths(folder)
+    rules = [_rules(path, content_of(path)) for path in paths]
     for one in rules:
         why = verdict_store.refused(folder, one.content)
         if why is not None:
@@ -137,8 +165,13 @@ def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
             if rules
             else "make one with rccltune emit-config, which says how to prove it.",
         )
-    filled.sort(key=lambda one: (one.placement is not None, one.name))
-    _check_names(folder, filled)
+    for_any = [one.name for one in filled if one.placement is None]
+    if len(for_any) > 1:
+        raise CommandLineError(
+            f"more than one rule file is for any placement: {', '.join(for_any)}",
+            where=str(folder),
+            hint="keep the one to deploy in the session, and move the others away.",
+        )
     return tuple(filled)
 
 
@@ -151,28 +184,19 @@ def _changed(folder: Path, rules: Sequence[DeployedRuleFile]) -> tuple[str, ...]
     return tuple(name for name in files if name in old)
 
 
-def _check_names(folder: Path, rules: Sequence[DeployedRuleFile]) -> None:
+def _check_names(rules: Sequence[DeployedRuleFile]) -> None:
     """Check that the plugin can find the right one of several files by its name."""
-    for_any = [one.name for one in rules if one.placement is None]
-    if len(for_any) > 1:
-        raise CommandLineError(
-            f"more than one rule file is for any placement: {', '.join(for_any)}",
-            where=str(folder),
-            hint="keep the one to deploy in the session, and move the others away.",
-        )
     found = {one.name: _FOUND_BY_NAME.fullmatch(one.name) for one in rules}
     odd = [one.name for one in rules if (m := found[one.name]) is None or m[1] != one.placement]
     if len(rules) > 1 and odd:
         raise CommandLineError(
             f"these are {len(rules)} rule files, and the plugin finds them by arch, mode and "
             f"placement in their names: {', '.join(odd)} does not say them",
-            where=str(folder),
             hint="deploy them from sessions of their own, into folders of their own.",
         )
 
 
-def _rules(path: Path) -> DeployedRuleFile:
-    content = content_of(path)
+def _rules(path: Path, content: bytes) -> DeployedRuleFile:
     file = read_accepted(
         content, path, "write it again with rccltune emit-config --force, or correct these lines."
     )
@@ -185,7 +209,7 @@ def _rules(path: Path) -> DeployedRuleFile:
     text = grammar.text_of(content)
     verified = _VERIFIED.search(text)
     return DeployedRuleFile(
-        name=path.name,
+        path=path,
         content=content,
         file=file,
         count=count_rules(file.rules),

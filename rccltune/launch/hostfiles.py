@@ -36,41 +36,6 @@ def hosts_used(path: Path, flavour: str, n_ranks: int) -> tuple[str, ...]:
     return _filled(_read(path, flavour), n_ranks, path, wraps=flavour != "openmpi")
 
 
-def first_hosts(path: Path, flavour: str, n_hosts: int, n_each: int) -> str:
-    """A host file with the first hosts of another one, as many ranks on each.
-
-    Args:
-        path: the other one.
-        flavour: of the launcher that will read both.
-        n_hosts: how many hosts.
-        n_each: ranks on each.
-
-    Raises:
-        InputFileError: as for :func:`hosts_used`; too few hosts, or one takes fewer ranks.
-    """
-    slots: dict[str, int | None] = {}
-    for name, number in _read(path, flavour):
-        known = slots.get(name)
-        slots[name] = number if known is None or number is None else known + number
-    if len(slots) < n_hosts:
-        raise InputFileError(
-            f"it names {len(slots)} hosts, and {n_hosts} are wanted",
-            where=str(path),
-            hint="add hosts, or leave that scale out.",
-        )
-    used = dict(list(slots.items())[:n_hosts])
-    # To Hydra a host without a number has one rank; nobody who writes that means it.
-    least = 1 if flavour == "openmpi" else 2
-    few = [f"{name} ({n})" for name, n in used.items() if n is not None and least <= n < n_each]
-    if few:
-        raise InputFileError(
-            f"{n_each} ranks are wanted on each host, and some take fewer: {', '.join(few)}",
-            where=str(path),
-            hint="raise their number to the devices of each host, or leave that scale out.",
-        )
-    return "".join(_WRITTEN[flavour].format(name=name, n_ranks=n_each) + "\n" for name in used)
-
-
 def _texts(path: Path) -> list[str]:
     """Its lines without comments.
 

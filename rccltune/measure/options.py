@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from rccltune.model import defaults
 from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, parsed
-from rccltune.model.settings import Mode, Scale, Setting
+from rccltune.model.settings import Mode, Setting
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     RANK_PLACEMENTS,
@@ -56,9 +56,6 @@ def _separate(value: object) -> object:
 
 _Several: Final = BeforeValidator(_separate)
 _ModeWord: TypeAlias = Annotated[Mode | None, parsed(Mode.parse_option), PlainSerializer(str)]
-_ScaleWord: TypeAlias = Annotated[
-    Scale, parsed(Scale.parse), PlainSerializer(lambda one: one.short, return_type=str)
-]
 _CollectiveWord: TypeAlias = Annotated[
     Collective, parsed(Collective.parse), PlainSerializer(lambda one: one.value, return_type=str)
 ]
@@ -178,12 +175,6 @@ class SweepOptions(BaseModel):
         "Running",
         usual=True,
         metavar="N",
-    )
-    scales: Annotated[tuple[_ScaleWord, ...], _Several] = _option(
-        (),
-        "Several scales, N nodes with R ranks in all (1x64,2x128), each into its own session.",
-        "Running",
-        metavar="NxR,...",
     )
     rank_placement: Annotated[str, parsed(OneOf(RANK_PLACEMENTS))] | None = _option(
         None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,6 @@ from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
 from rccltune.model.measurement import Sweep
-from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.session import store
 from rccltune.session.folders import SWEEP_FILE, is_ours
@@ -37,7 +36,6 @@ class Request:
     """What to measure, where, and how long a launch may take.
 
     Attributes:
-        scales: each measured in a session of its own; empty for the one that the site says.
         workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
         named_collectives: the user named the collectives.
         named_sizes: the user said which sizes, or up to which.
@@ -50,7 +48,6 @@ class Request:
     site: SiteRequest
     timeout_s: float | None
     budget_s: float | None = None
-    scales: tuple[Scale, ...] = ()
     workload: Path | None = None
     named_collectives: bool = False
     named_sizes: bool = False
@@ -102,7 +99,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
         site=_site(asked),
         timeout_s=asked.timeout,
         budget_s=asked.budget,
-        scales=asked.scales,
         workload=asked.workload,
         named_collectives=bool(asked.collective),
         named_sizes=named_sizes,
@@ -136,7 +132,7 @@ def _library(options: SweepOptions) -> Path | None:
     return real_library(options.librccl, os.environ)
 
 
-def on_kept_node(request: Request, folders: Iterable[Path]) -> Request:
+def on_kept_node(request: Request, folder: Path) -> Request:
     """The same request on the node that a simulated session keeps, where it names none itself.
 
     The node is data for our own stand-in benchmark, whosever session it is; what is named on the
@@ -144,20 +140,19 @@ def on_kept_node(request: Request, folders: Iterable[Path]) -> Request:
 
     Args:
         request: of this command line.
-        folders: sessions that it measures into, whether or not they are there.
+        folder: the session that it measures into, which need not be there.
 
     Raises:
-        SessionError: one of them cannot be read.
+        SessionError: it cannot be read.
     """
     site = request.site
     named = (site.simulate, site.rccl_tests, site.librccl)
     if any(one is not None for one in named):
         return request
-    for folder in folders:
-        node = folder / store.NODE_FILE
-        is_there = (folder / "session.json").exists() and node.exists()
-        if is_there and store.open_session(folder).simulated:
-            return replace(request, site=replace(site, simulate=str(node)))
+    node = folder / store.NODE_FILE
+    is_there = (folder / store.HEADER).exists() and node.exists()
+    if is_there and store.open_session(folder).simulated:
+        return replace(request, site=replace(site, simulate=str(node)))
     return request
 
 

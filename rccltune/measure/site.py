@@ -139,17 +139,6 @@ def find_site(request: SiteRequest) -> Site:
     return found if said is None else replace(found, remarks=(*found.remarks, said))
 
 
-def launcher_for(request: SiteRequest) -> Launcher:
-    """What would start ranks.
-
-    Raises:
-        MachineError: no benchmark, or no launcher.
-    """
-    if request.simulate is not None:
-        return launcher_of(request.launcher, None)
-    return launcher_of(request.launcher, benchmarks.bench_of(request.rccl_tests).linked)
-
-
 def _real(request: SiteRequest) -> Site:
     system = system_here()
     try:

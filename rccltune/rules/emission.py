@@ -1,37 +1,37 @@
-"""Zones to a rule file, with where every figure in it comes from."""
+"""From a fitted session to its rule file, with where every figure in it comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import plugin
 from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced
 from rccltune.machine import overrides
-from rccltune.model.choice import UnselectableSetting
-from rccltune.model.errors import CommandLineError, MachineError, TooLittleDataError
+from rccltune.model import schema
+from rccltune.model.brief import brief
+from rccltune.model.choice import Rule, RuleCount, UnselectableSetting, Zone
+from rccltune.model.errors import MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target, Vendor, vendor_of
+from rccltune.model.settings import LL128_FORCED, Scale, Target, Vendor, vendor_of
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import library_named
-from rccltune.rules import exports, writer
+from rccltune.rules import documents, exports, writer
 from rccltune.rules.choices import choice_of
-from rccltune.rules.documents import RuleDocument, Section, sections_of
+from rccltune.rules.documents import RuleDocument, Section
 from rccltune.rules.line_format import product_name
 from rccltune.rules.placement_files import (
-    EmitRequest,
-    EmittedRules,
-    PlacementFile,
     file_name,
-    files_by_placement,
     gfx_of,
     name_with_placement,
+    required_placement,
 )
 from rccltune.rules.provenance import (
     is_harmless,
@@ -43,10 +43,14 @@ from rccltune.rules.provenance import (
 )
 from rccltune.rules.reader import read_rules
 from rccltune.rules.refusals import content_of, read_accepted
-from rccltune.rules.stored_choice import CHOICE_FILE, choice_record, read_choice, write_choice
-from rccltune.rules.writer import is_verified, render_environment, write_all
+from rccltune.rules.stored_choice import (
+    CHOICE_FILE,
+    StoredChoice,
+    choice_record,
+    read_choice,
+    write_choice,
+)
 from rccltune.session import files, store
-from rccltune.session.folders import one_machine
 from rccltune.session.imports import VENDOR_UNKNOWN
 
 if TYPE_CHECKING:
@@ -57,11 +61,79 @@ _DAMAGED: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitRequest:
+    """Request to emit-config.
+
+    Attributes:
+        options: for the fitted session, since a baseline is found in its curves.
+        output: None is the default name in the session; ``-`` writes no file.
+    """
+
+    folder: Path
+    options: Callable[[FitResult], ChoiceOptions]
+    output: Path | None = None
+    overwrite: bool = False
+
+
+@brief
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmittedRules:
+    """Rules that were written, with their files.
+
+    Attributes:
+        path: None where the text goes to stdout.
+        text: of the rule file.
+        environment_path: of the exports that use it, None where all goes to stdout.
+        environment_text: of the exports.
+        needs: what the rules need to be exported.
+        placement: of ranks, the only one that the rules are for; None where they are for any.
+        is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
+        choice: as the session's choice.json is to have it.
+    """
+
+    path: Path | None
+    text: str
+    environment_path: Path | None
+    environment_text: str
+    needs: tuple[tuple[str, str], ...]
+    left_out: tuple[UnselectableSetting, ...]
+    notices: tuple[Notice, ...]
+    placement: str | None
+    choice: StoredChoice
+    is_kept: bool = False
+
+    @property
+    def zones(self) -> tuple[Zone, ...]:
+        """What was chosen where."""
+        return self.choice.zones
+
+    @property
+    def count(self) -> RuleCount:
+        """Rules in the file, whether it is written or not."""
+        return documents.count_rules(_rules(documents.sections_of(self.zones)))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Plain form for --json."""
+        return {
+            "path": str(self.path) if self.path else None,
+            "environment_path": str(self.environment_path) if self.environment_path else None,
+            "kept": self.is_kept,
+            "needs": dict(self.needs),
+            **self.count.as_plain(),
+            "zones": schema.to_plain(self.zones),
+            "left_out": schema.to_plain(self.left_out),
+            "notices": schema.to_plain(self.notices),
+            "text": self.text,
+            "placement": self.placement,
+        }
+
+
 def emit_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     """Choose and write the rule file, with the exports that use it.
 
-    Files of the default names are the session's own and are made anew, but for verified ones: to
-    prove them took an hour of a machine.
+    A file of the default name is the session's own and is made anew, but for a verified one: to
+    prove it took an hour of a machine.
 
     Raises:
         CommandLineError: a file that was named is there and may not be overwritten.
@@ -70,37 +142,18 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     """
     chosen = choose_rules(request, reporter=reporter)
     is_own = request.output is None
-    files_to_write = [
-        _kept(one) if is_own and not request.overwrite and _is_proven(one) else one
-        for one in (chosen, *chosen.beside)
-    ]
-    _write(files_to_write, overwrite=request.overwrite or is_own, reporter=reporter)
-    for one in files_to_write:
-        if one.is_kept and one.environment_path is not None:
-            exports.correct(one.environment_path, reporter)
-    # What is kept was chosen before, and so is what others read of it.
-    if chosen.path is not None and not files_to_write[0].is_kept:
-        keep_choices(chosen, reporter, is_own=is_own)
-    return replace(files_to_write[0], beside=tuple(files_to_write[1:]))
-
-
-def keep_choices(chosen: EmittedRules, reporter: Reporter, *, is_own: bool = True) -> None:
-    """Write choice.json into each session that was chosen from.
-
-    A session with rules keeps the choice that those came from where others are written elsewhere.
-
-    Args:
-        chosen: what was.
-        reporter: told what is worth telling.
-        is_own: the rules are the session's own.
-    """
-    for folder, choice in chosen.choices:
-        if not is_own and any(folder.glob("rccl_tuner*.csv")) and read_choice(folder) is not None:
-            reporter.say(f"{folder} keeps its own rules and their choice, which these are not of")
-            continue
-        files.DerivedFiles(folder, reporter).keep(
-            CHOICE_FILE, partial(write_choice, folder, choice)
-        )
+    if is_own and not request.overwrite and _is_proven(chosen):
+        return _kept(chosen, reporter)
+    made = ((chosen.path, chosen.text), (chosen.environment_path, chosen.environment_text))
+    writer.write_all(
+        [(path, text) for path, text in made if path is not None],
+        overwrite=request.overwrite or is_own,
+        reporter=reporter,
+    )
+    # What goes to stdout leaves the session as it is.
+    if chosen.path is not None:
+        keep_choice(request.folder, chosen.choice, reporter, is_own=is_own)
+    return chosen
 
 
 def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
@@ -108,88 +161,79 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
 
     Raises:
         TooLittleDataError: fewer than two settings to choose between.
-        CommandLineError: several files and one place for them; options that exclude each other.
-        SessionError: sessions of two machines or environments, or none.
+        CommandLineError: options that exclude each other; ranks in several placements.
+        SessionError: no session.
     """
-    fits = [fit_session(folder, reporter=reporter) for folder in request.folders]
-    choices = [choice_of(done, request.options(done)) for done in fits]
-    first, *placed = _files(request, fits, choices, reporter)
-    first = replace(
-        first,
-        left_out=(
-            *(item for choice in choices for item in choice.left_out),
-            *(_left_out(one) for done in fits for one in done.quarantined),
-        ),
-        notices=tuple(
-            # What every placement says by itself their joint choice says again.
-            dict.fromkeys((*_notices(fits, choices), *first.notices))
-        ),
-        choices=tuple(
-            (folder, choice_record(done, choice, request.options(done)))
-            for folder, done, choice in zip(request.folders, fits, choices, strict=True)
-        ),
-    )
-    return replace(first, beside=tuple(placed))
-
-
-def _files(
-    request: EmitRequest,
-    fits: Sequence[FitResult],
-    choices: Sequence[Choice],
-    reporter: Reporter,
-) -> list[EmittedRules]:
-    """The files, that for any placement first."""
-    fingerprint = one_machine([done.session for done in fits])
-    if not any(choice.zones for choice in choices):
+    fitted = fit_session(request.folder, reporter=reporter)
+    options = request.options(fitted)
+    choice = choice_of(fitted, options)
+    if not choice.zones:
         raise TooLittleDataError(
             "there is nothing to choose from: no collective has two settings that a rule can name",
-            where=", ".join(str(folder) for folder in request.folders),
+            where=str(request.folder),
             hint="measure or import forced settings (--algorithm, --protocol) beside these.",
         )
-    sheets = files_by_placement(fits, choices, request.options, reporter=reporter)
-    paths = _paths(request, fingerprint, sheets)
-    if not is_vendor_told(fits, fingerprint):
+    if not is_vendor_told(fitted):
         reporter.say(VENDOR_UNKNOWN)
-    baseline = request.options(fits[0]).baseline
-    first, *others = (
-        _emitted(path, sheet, _document(fits, fingerprint, sheet, baseline))
-        for path, sheet in zip(paths, sheets, strict=True)
-    )
-    notices = tuple(notice for sheet in sheets for notice in sheet.notices)
-    return [replace(first, notices=notices), *others]
-
-
-def _paths(
-    request: EmitRequest, fingerprint: Fingerprint, sheets: Sequence[PlacementFile]
-) -> list[Path | None]:
-    """Paths of the files; a name that was given is the first one's."""
-    given = request.output
-    if given is not None and str(given) == "-":
-        if len(sheets) > 1:
-            names = ", ".join(sheet.placement or "any" for sheet in sheets)
-            raise CommandLineError(
-                f"these sessions make {len(sheets)} files, by placement of ranks ({names}), and "
-                "stdout takes one",
-                hint="write them with -o FILE; the others stand beside it.",
-            )
-        return [None]
-    plain = given or (request.home or request.folders[0]) / file_name(fingerprint)
-    named = [plain.with_name(name_with_placement(plain.name, one.placement)) for one in sheets]
-    return [given, *named[1:]] if given is not None else [*named]
-
-
-def _emitted(path: Path | None, sheet: PlacementFile, document: RuleDocument) -> EmittedRules:
-    """The files of one sheet as they will be written."""
-    use = _use(path, sheet)
+    placement = required_placement(fitted, reporter)
+    document = _document(fitted, choice, options, placement)
+    path = _path(request, fitted.session.fingerprint, placement)
+    use = _use(path, document, placement)
     return EmittedRules(
         path=path,
         text=writer.render(document),
         environment_path=_beside(path),
-        environment_text=render_environment(document.provenance, document.needs, use),
+        environment_text=writer.render_environment(document.provenance, document.needs, use),
         needs=document.needs,
-        zones=sheet.zones,
-        placement=sheet.placement,
+        left_out=(*choice.left_out, *map(_excluded, fitted.quarantined)),
+        notices=_notices(fitted, choice, document),
+        placement=placement,
+        choice=choice_record(fitted, choice, options),
     )
+
+
+def keep_choice(
+    folder: Path, choice: StoredChoice, reporter: Reporter, *, is_own: bool = True
+) -> None:
+    """Write choice.json into the session that was chosen from.
+
+    One with rules keeps the choice that those came from where others are written elsewhere.
+
+    Args:
+        folder: the session.
+        choice: from it.
+        reporter: told what is worth telling.
+        is_own: the rules are the session's own.
+    """
+    if not is_own and any(folder.glob("rccl_tuner*.csv")) and read_choice(folder) is not None:
+        reporter.say(f"{folder} keeps its own rules and their choice, which these are not of")
+        return
+    files.DerivedFiles(folder, reporter).keep(CHOICE_FILE, partial(write_choice, folder, choice))
+
+
+def _is_proven(emitted: EmittedRules) -> bool:
+    """Whether verified rules lie where this would be written, and the plugin takes them."""
+    path = emitted.path
+    if path is None or not writer.is_verified(path):
+        return False
+    read_accepted(content_of(path), path, _DAMAGED)
+    return True
+
+
+def _kept(emitted: EmittedRules, reporter: Reporter) -> EmittedRules:
+    """Leave a verified file where it is, and say what that one needs."""
+    if emitted.environment_path is not None:
+        exports.correct(emitted.environment_path, reporter)
+    needs = read_rules(emitted.path.read_bytes()).needs if emitted.path is not None else ()
+    return replace(emitted, is_kept=True, needs=needs)
+
+
+def _path(request: EmitRequest, fingerprint: Fingerprint, placement: str | None) -> Path | None:
+    """Path of the rule file; None for stdout."""
+    given = request.output
+    if given is not None:
+        return None if str(given) == "-" else given
+    return request.folder / name_with_placement(file_name(fingerprint), placement)
 
 
 def _beside(path: Path | None) -> Path | None:
@@ -200,9 +244,11 @@ def _beside(path: Path | None) -> Path | None:
     return beside if beside != path else path.with_name(f"{path.name}.env")
 
 
-def _use(rules: Path | None, sheet: PlacementFile) -> list[tuple[str, str]]:
+def _use(
+    rules: Path | None, document: RuleDocument, placement: str | None
+) -> list[tuple[str, str]]:
     """Variables that make a job use the file; none where it has no rule."""
-    if rules is None or not sheet.has_rules:
+    if rules is None or not _rules(document.sections):
         return []
     variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
     try:
@@ -211,35 +257,51 @@ def _use(rules: Path | None, sheet: PlacementFile) -> list[tuple[str, str]]:
         # The host's own CSV tuner reads the file, where it has one.
         return variables
     variables.append(("NCCL_TUNER_PLUGIN", str(library)))
-    if sheet.placement is not None:
-        variables.append(("RCCLTUNE_PLACEMENT", sheet.placement))
+    if placement is not None:
+        variables.append(("RCCLTUNE_PLACEMENT", placement))
     return variables
 
 
-def _is_proven(emitted: EmittedRules) -> bool:
-    """Whether verified rules lie where this would be written, and the plugin takes them."""
-    path = emitted.path
-    if path is None or not is_verified(path):
-        return False
-    read_accepted(content_of(path), path, _DAMAGED)
-    return True
+def _document(
+    fitted: FitResult, choice: Choice, options: ChoiceOptions, placement: str | None
+) -> RuleDocument:
+    sections = documents.sections_of(choice.zones)
+    named = options.baseline
+    return RuleDocument(
+        provenance=(
+            *provenance(fitted),
+            *([f"placement of ranks: {placement}"] if placement else []),
+            *([f"baseline: {named}, as it was named (--baseline)"] if named else []),
+            *_overwritten(fitted, sections),
+        ),
+        requires=(
+            *requirements_of(fitted.session.fingerprint),
+            *([("placement", placement)] if placement else []),
+        ),
+        library=library_of(fitted),
+        needs=_needs(fitted, sections),
+        sections=sections,
+    )
 
 
-def _kept(emitted: EmittedRules) -> EmittedRules:
-    """Leave a verified file where it is, and say what that one needs."""
-    file = read_rules(emitted.path.read_bytes()) if emitted.path is not None else None
-    return replace(emitted, is_kept=True, needs=file.needs if file is not None else ())
+def _rules(sections: tuple[Section, ...]) -> list[Rule]:
+    return [rule for section in sections for rule in section.rules]
 
 
-def _write(emitted: Sequence[EmittedRules], *, overwrite: bool, reporter: Reporter) -> None:
-    written = [one for one in emitted if not one.is_kept]
-    files = [(one.path, one.text) for one in written]
-    files += [(one.environment_path, one.environment_text) for one in written]
-    made = [(path, text) for path, text in files if path is not None]
-    write_all(made, overwrite=overwrite, reporter=reporter)
+def _needs(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[tuple[str, str], ...]:
+    """Variables that a job must set: what was measured with, and what lets rules be chosen."""
+    if not _rules(sections):
+        return ()
+    needs = set(fitted.session.setup.environment.items())
+    arch = fitted.session.fingerprint.arch_or_vendor
+    for section in sections:
+        scale = section.target.scale
+        if any(needs_ll128_forced(rule.setting, scale, arch) for rule in section.rules):
+            needs.add(LL128_FORCED)
+    return tuple(sorted(pair for pair in needs if is_harmless(*pair)))
 
 
-def _left_out(quarantine: Quarantine) -> UnselectableSetting:
+def _excluded(quarantine: Quarantine) -> UnselectableSetting:
     return UnselectableSetting(
         target=Target(
             collective=quarantine.collective,
@@ -251,74 +313,33 @@ def _left_out(quarantine: Quarantine) -> UnselectableSetting:
     )
 
 
-def _notices(fits: Sequence[FitResult], choices: Sequence[Choice]) -> tuple[Notice, ...]:
-    fitted = (notice for done in fits for notice in done.warnings)
-    chosen = (notice for choice in choices for notice in choice.notices)
-    launched = [store.read_made(done.session) for done in fits]
-    forced = (
-        overrides.switch_notice(", ".join(libraries_in(made)))
-        for made in launched
-        if is_switched(made)
-    )
-    zones = [zone for choice in choices for zone in choice.zones]
-    said = _overwritten(fits, sections_of(zones))
-    if not said:
-        return (*fitted, *chosen, *forced)
-    overwrites = Notice(
-        caution=Caution.PROTOCOL_OVERWRITTEN,
-        message="; ".join(said),
-        remedy="rccltune verify asks this library at each rule's ends; "
-        f"{KEEPING_PROTOCOLS} and later do what rules say.",
-    )
-    return (*fitted, *chosen, *forced, overwrites)
+def _notices(fitted: FitResult, choice: Choice, document: RuleDocument) -> tuple[Notice, ...]:
+    """What weakens the rules: of the curves, of the choice, of the library."""
+    found = [*fitted.warnings, *choice.notices]
+    made = store.read_made(fitted.session)
+    if is_switched(made):
+        found.append(overrides.switch_notice(", ".join(libraries_in(made))))
+    if said := _overwritten(fitted, document.sections):
+        found.append(
+            Notice(
+                caution=Caution.PROTOCOL_OVERWRITTEN,
+                message="; ".join(said),
+                remedy="rccltune verify asks this library at each rule's ends; "
+                f"{KEEPING_PROTOCOLS} and later do what rules say.",
+            )
+        )
+    return tuple(dict.fromkeys(found))
 
 
-def _overwritten(fits: Sequence[FitResult], sections: Sequence[Section]) -> tuple[str, ...]:
+def _overwritten(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[str, ...]:
     """What the libraries that were measured may write over of the rules, a sentence each."""
-    rules = [rule for section in sections for rule in section.rules]
-    scales = dict.fromkeys(section.target.scale for section in sections)
+    rules, scales = _rules(sections), dict.fromkeys(one.target.scale for one in sections)
+    machine = fitted.session.fingerprint
     found: dict[str, None] = {}
-    for done in fits:
-        machine = done.session.fingerprint
-        for name in libraries_in(store.read_made(done.session)):
-            library = library_named(name, machine.arch_or_vendor)
-            found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
+    for name in libraries_in(store.read_made(fitted.session)):
+        library = library_named(name, machine.arch_or_vendor)
+        found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
     return tuple(found)
-
-
-def _document(
-    fits: Sequence[FitResult],
-    fingerprint: Fingerprint,
-    sheet: PlacementFile,
-    baseline: Setting | None,
-) -> RuleDocument:
-    sections = sections_of(sheet.zones)
-    return RuleDocument(
-        provenance=(
-            *provenance(fits, fingerprint),
-            *sheet.lines,
-            *([f"baseline: {baseline}, as it was named (--baseline)"] if baseline else []),
-            *_overwritten(fits, sections),
-        ),
-        requires=(*requirements_of(fingerprint), *sheet.requires),
-        library=library_of(fits),
-        needs=_needs(fits, sections),
-        sections=sections,
-    )
-
-
-def _needs(fits: Sequence[FitResult], sections: Sequence[Section]) -> tuple[tuple[str, str], ...]:
-    """Variables that a job must set: what was measured with, and what lets rules be chosen."""
-    rules = [rule for section in sections for rule in section.rules]
-    if not rules:
-        return ()
-    needs = set(fits[0].session.setup.environment.items())
-    arch = fits[0].session.fingerprint.arch_or_vendor
-    for section in sections:
-        scale = section.target.scale
-        if any(needs_ll128_forced(rule.setting, scale, arch) for rule in section.rules):
-            needs.add(LL128_FORCED)
-    return tuple(sorted(pair for pair in needs if is_harmless(*pair)))
 
 
 def requirements_of(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:

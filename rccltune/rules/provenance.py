@@ -13,7 +13,7 @@ from rccltune.analyse.fit import FitResult
 from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measurement import Fingerprint, Launch, Outcome, Status
+from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.settings import LL128_FORCED, Role, Scale
 from rccltune.overwritten import losses
 from rccltune.releases import exact_release, library_named
@@ -101,15 +101,14 @@ def _listed(pairs: Sequence[tuple[str, str]]) -> str:
 SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware"
 
 
-def provenance(fits: Sequence[FitResult], fingerprint: Fingerprint) -> tuple[str, ...]:
+def provenance(done: FitResult) -> tuple[str, ...]:
     """Lines on what was measured where, with which library, and by which rccltune."""
-    simulated = any(done.session.simulated for done in fits)
-    lines = [f"written by rccltune {__version__} for {machine_words(fingerprint)}"]
-    if simulated:
-        lines.insert(0, SIMULATED)
-    for done in fits:
-        lines += _session_lines(done)
-    return (*lines, *(() if is_vendor_told(fits, fingerprint) else (VENDOR_UNKNOWN,)))
+    return (
+        *([SIMULATED] if done.session.simulated else []),
+        f"written by rccltune {__version__} for {machine_words(done.session.fingerprint)}",
+        *_session_lines(done),
+        *([] if is_vendor_told(done) else [VENDOR_UNKNOWN]),
+    )
 
 
 def simulated_over(path: Path) -> tuple[bool, str | None]:
@@ -151,11 +150,11 @@ def written_over(content: bytes, file: RuleFile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(said for one in found for said in one))
 
 
-def is_vendor_told(fits: Sequence[FitResult], fingerprint: Fingerprint) -> bool:
+def is_vendor_told(done: FitResult) -> bool:
     """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
-    outcomes = (one for done in fits for _, one in store.read_made(done.session))
+    outcomes = (one for _, one in store.read_made(done.session))
     is_imported = any(one.status is Status.IMPORTED for one in outcomes)
-    return fingerprint.vendor is not None or not is_imported
+    return done.session.fingerprint.vendor is not None or not is_imported
 
 
 def _dates(outcomes: Iterable[Outcome]) -> str:
@@ -194,13 +193,11 @@ def _session_lines(done: FitResult) -> list[str]:
     return [line for line in lines if line]
 
 
-def library_of(fits: Sequence[FitResult]) -> str | None:
-    """``NCCL 2.28.9``, where all of these sessions are known to have measured that one."""
+def library_of(done: FitResult) -> str | None:
+    """``NCCL 2.28.9``, where all of a session is known to have measured that one."""
+    arch = done.session.fingerprint.arch_or_vendor
     found = {
-        exact_release(
-            library_named(outcome.library_version, done.session.fingerprint.arch_or_vendor)
-        )
-        for done in fits
+        exact_release(library_named(outcome.library_version, arch))
         for _, outcome in store.read_made(done.session)
     }
     return found.pop() if len(found) == 1 else None

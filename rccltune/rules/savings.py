@@ -24,8 +24,8 @@ Chosen = Callable[[Collective, Scale, int], Setting | None]
 _NEAR: Final = 0.02
 
 
-def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitResult]) -> Saving:
-    """Estimate what rules save of a recorded job, from the sessions that they were made of.
+def saving(whole: Workload, chosen: Chosen, done: FitResult) -> Saving:
+    """Estimate what rules save of a recorded job, from the session that they were made of.
 
     Calls whose size was not measured, of the baseline and of the rule's setting, count as
     not known; those that no rule is for take what they took.
@@ -33,10 +33,10 @@ def saving(whole: Workload, chosen: Chosen, fits: Sequence[FitResult]) -> Saving
     Args:
         whole: the workload.
         chosen: what runs under the rules, None where there is none.
-        fits: the sessions.
+        done: the session.
     """
     curves: dict[tuple[Collective, Scale], list[Curve]] = {}
-    for curve in (one for done in fits for one in done.curves):
+    for curve in done.curves:
         curves.setdefault((curve.key.collective, curve.key.scale), []).append(curve)
 
     def timed(collective: Collective, scale: Scale, nbytes: int) -> CallTime | None:
@@ -77,13 +77,13 @@ def _is_of(curve: Curve, setting: Setting | None) -> bool:
     return curve.key.setting.role is Role.BASELINE
 
 
-def saving_in(path: Path, folders: Sequence[Path], chosen: Chosen, *, reporter: Reporter) -> Saving:
-    """Estimate the saving of a file, from sessions by their folders; raises as both do."""
-    fits = [fit_session(folder, reporter=reporter) for folder in folders]
+def saving_in(path: Path, folder: Path, chosen: Chosen, *, reporter: Reporter) -> Saving:
+    """Estimate the saving of a file, from a session by its folder; raises as both do."""
+    done = fit_session(folder, reporter=reporter)
     whole = read_workload(path)
     for cut in whole.cuts:
         reporter.say(f"Warning: {cut}.")
-    return saving(whole, chosen, fits)
+    return saving(whole, chosen, done)
 
 
 def by_zones(zones: Sequence[Zone]) -> Chosen:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -22,24 +21,7 @@ from typing import Final
 from rccltune.model.errors import SessionError
 from rccltune.model.measurement import Fingerprint
 from rccltune.session.files import read_regular, write_atomically
-from rccltune.session.store import HEADER, Session, open_session
-
-_NAME: Final = re.compile(r"\d+x\d+")
-
-
-def sessions_in(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Sessions in folders: each one, and of a folder of several scales its sessions by size."""
-    sessions: list[Path] = []
-    for folder in folders:
-        inside = [] if (folder / HEADER).exists() or not folder.is_dir() else _inside(folder)
-        sessions += inside or [folder]
-    return tuple(sessions)
-
-
-def _inside(folder: Path) -> list[Path]:
-    named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-    there = [path for path in named if (path / HEADER).exists()]
-    return sorted(there, key=lambda path: tuple(map(int, path.name.split("x")))[::-1])
+from rccltune.session.store import Session, open_session
 
 
 def another(folder: Path) -> Path:
@@ -48,31 +30,31 @@ def another(folder: Path) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def one_machine(sessions: Sequence[Session]) -> Fingerprint:
-    """The machine of several sessions of one environment.
+def check_alike(sessions: Sequence[Session]) -> None:
+    """Stop where sessions are not of one machine, library and environment.
 
     Raises:
-        SessionError: they are of two machines or environments.
+        SessionError: they are not.
     """
     first = sessions[0]
     mine = first.fingerprint
     for session in sessions[1:]:
-        if session.setup.environment != first.setup.environment:
-            raise SessionError(
-                f"{first.path} and {session.path} are of two environments",
-                where=str(session.path),
-                hint="emit one file for each.",
-            )
         other = session.fingerprint
+        libraries = {first.setup.library, session.setup.library} - {None}
         same = (other.arch, other.cu_count, other.mode, other.product)
-        if same != (mine.arch, mine.cu_count, mine.mode, mine.product):
-            raise SessionError(
-                f"{first.path} and {session.path} are of two machines: "
-                f"{machine_words(mine)} and {machine_words(other)}",
-                where=str(session.path),
-                hint="emit one file for each machine and mode.",
-            )
-    return mine
+        if session.setup.environment != first.setup.environment:
+            said = "two environments"
+        elif len(libraries) > 1:
+            said = f"two libraries: {first.setup.library} and {session.setup.library}"
+        elif same != (mine.arch, mine.cu_count, mine.mode, mine.product):
+            said = f"two machines: {machine_words(mine)} and {machine_words(other)}"
+        else:
+            continue
+        raise SessionError(
+            f"{first.path} and {session.path} are of {said}",
+            where=str(session.path),
+            hint="deploy each into a folder of its own.",
+        )
 
 
 def machine_words(fingerprint: Fingerprint) -> str:

@@ -259,9 +259,6 @@ def test_mistakes_are_raised_with_their_exit_codes(made: Path, tmp_path: Path) -
         assert told.value.hint
     for word in ("many", "colective"):
         assert word in options.value.message
-    with pytest.raises(CommandLineError) as scales:
-        api.sweep(tmp_path / "s", mode="none", scales=["1x4", "2x8"])
-    assert "one scale" in scales.value.message
     assert not (tmp_path / "s").exists()
     assert (tmp_path / "page.html").read_text() == "mine"
     assert issubclass(TooLittleDataError, RccltuneError)

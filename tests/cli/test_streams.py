@@ -116,7 +116,7 @@ def in_use() -> list[list[str]]:
         ["detect"],
         ["doctor"],
         ["sweep", *made.words(made.SMALLEST), "--plan"],
-        ["tune", *made.words(made.SMALLEST), "--scales", "1x8"],
+        ["tune", *made.words(made.SMALLEST), "--collective", "all"],
         ["import", "other.csv", "-o", "new"],
         ["fit", "s"],
         ["emit-config", "s", "-o", "-"],

@@ -144,7 +144,6 @@ def test_what_asks_no_tuner_is_said_before_any_time_is_spent(
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["--scales", "1x2"], 2, "--scales"),
         (["--collective", "all_reduces"], 2, "all_reduce"),
         (["--mode", "cpx-nps4"], 4, "spx-nps1"),
     ],

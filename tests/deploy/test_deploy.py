@@ -18,7 +18,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.deploy import folder as deploy
 from rccltune.deploy.folder import Deployment
-from rccltune.deploy.session import deploy_session
+from rccltune.deploy.session import deploy_sessions
 from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
@@ -66,7 +66,7 @@ def made(measured: Path, tmp_path: Path) -> Made:
 
 def put(folder: Path, directory: Path, *, unproven: bool = False) -> Deployment:
     """Deploy and say nothing."""
-    return deploy_session(directory, folder, unproven=unproven, reporter=Reporter())
+    return deploy_sessions(directory, [folder], unproven=unproven, reporter=Reporter())
 
 
 def sourced(script: str, shell: str = "sh", **given: str) -> subprocess.CompletedProcess[str]:
@@ -145,13 +145,13 @@ def test_what_a_library_may_write_over_is_said(made: Made, tmp_path: Path) -> No
     told = Told()
     lines = "# library: RCCL 2.27.7+hip7.2\n"
     rule = "reducescatter,1024,4096,ring,simple,-1,1,64,-1,-1\n"
-    deploy_session(tmp_path / "site", made(lines, rule=rule), unproven=True, reporter=told)
+    deploy_sessions(tmp_path / "site", [made(lines, rule=rule)], unproven=True, reporter=told)
     wanted = "reduce_scatter up to 21.5 MiB runs ll whatever a rule says"
     assert any(wanted in said for said in told.said)
     assert wanted in (tmp_path / "site/README").read_text(encoding="utf-8")
     told = Told()
     folder = made(f"{lines}# verified: 1 rule\n", rule=rule)
-    deploy_session(tmp_path / "site", folder, unproven=True, reporter=told)
+    deploy_sessions(tmp_path / "site", [folder], unproven=True, reporter=told)
     assert not any("whatever a rule says" in said for said in told.said)
 
 
@@ -236,6 +236,56 @@ def test_several_files_are_found_by_their_names(made: Made, tmp_path: Path) -> N
     assert (done.placements, done.replaced) == ((), True)
     found = exported(sourced(f". {tmp_path}/site/env.sh"))
     assert found.keys() == {"NCCL_TUNER_PLUGIN", "RCCLTUNE_CONFIG_DIR"}
+
+
+SCALE = """#@ section allreduce nodes=1 ranks={0}
+# verified: 1.20x
+allreduce,1024,4096,tree,ll,-1,1,{0},-1,-1
+"""
+
+
+def sessions(made: Made, tmp_path: Path, *ranks: int) -> list[Path]:
+    """Sessions of one machine, each with a rule for so many ranks."""
+    found = []
+    for n in ranks:
+        folder = made(f"# verified: on {n} ranks\n", rule=SCALE.format(n))
+        found.append(folder.rename(tmp_path / f"s{n}"))
+    return found
+
+
+def test_sessions_of_several_scales_become_one_file(made: Made, tmp_path: Path) -> None:
+    """The plugin of the folder answers at each; README names every session."""
+    folders = sessions(made, tmp_path, 64, 8)
+    done = deploy_sessions(tmp_path / "site", folders, unproven=False, reporter=Reporter())
+    (one,) = done.rules
+    assert [rule.n_ranks for rule in one.file.rules] == [64, 8]
+    assert one.verified == "on 64 ranks; on 8 ranks"
+    assert done.variables(Path("/d"))["NCCL_TUNER_CONFIG_FILE"] == f"/d/{NAME}"
+    readme = (tmp_path / "site/README").read_text(encoding="utf-8")
+    assert all(f"Session: {folder}, made by" in readme for folder in folders)
+
+
+def test_sessions_that_contradict_each_other_are_refused(made: Made, tmp_path: Path) -> None:
+    """Two of one scale, or of two machines: nothing is written."""
+    (one,) = sessions(made, tmp_path, 64)
+    twin = tmp_path / "twin"
+    shutil.copytree(one, twin)
+    with pytest.raises(CommandLineError, match="64 ranks on 1 node too"):
+        deploy_sessions(tmp_path / "site", [one, twin], unproven=True, reporter=Reporter())
+    header = (twin / "session.json").read_text()
+    (twin / "session.json").write_text(header.replace("gfx942", "gfx950"))
+    with pytest.raises(SessionError, match="two machines"):
+        deploy_sessions(tmp_path / "site", [one, twin], unproven=True, reporter=Reporter())
+    assert not (tmp_path / "site").exists()
+
+
+def test_placements_of_several_sessions_stay_files(made: Made, tmp_path: Path) -> None:
+    """Found by their names, as those of one session are."""
+    (whole,) = sessions(made, tmp_path, 64)
+    part = made(more=" placement=one-oam", name=ONE_OAM).rename(tmp_path / "part")
+    done = deploy_sessions(tmp_path / "site", [whole, part], unproven=True, reporter=Reporter())
+    assert [one.name for one in done.rules] == [NAME, ONE_OAM]
+    assert "RCCLTUNE_CONFIG_DIR" in done.variables(Path("/d"))
 
 
 def test_a_folder_of_its_own_is_replaced_as_a_whole(made: Made, tmp_path: Path) -> None:

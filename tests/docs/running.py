@@ -27,7 +27,6 @@ NOT_RUN: Final = {
     r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
     r"\| jq": "jq is not everywhere; docs/machine.md has the command without it",
-    r"fit 1x16": "sessions of several scales; tests/cli/test_scales_swept.py has two",
 }
 # What a reader would put for a word of the pages.
 STANDS_FOR: Final = {

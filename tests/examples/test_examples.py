@@ -16,7 +16,6 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.measure.sweep_file import read_sweep_file
 from rccltune.model.measurement import Fingerprint
-from rccltune.model.settings import Scale
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.reader import read_rules
@@ -32,7 +31,7 @@ CASES = {
     "cpx-first-tune": {"channels": (8, 16, 32), "placement": "both"},
     "cpx-one-oam": {"rank_placement": "one-oam", "min_bytes": 32},
     "inference-latency": {"timing": "graph", "max_bytes": 4 << 20},
-    "many-nodes": {"launcher": "srun", "scales": tuple(Scale.parse(s) for s in ("1x8", "2x16", "4x32"))},
+    "many-nodes": {"launcher": "srun", "hostfile": Path("hosts")},
     "quick-look": {"budget": 300.0},
     "training-sizes": {"dtype": ("bfloat16",)},
 }  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.launch.hostfiles import first_hosts, hosts_used
+from rccltune.launch.hostfiles import hosts_used
 from rccltune.launch.launchers import LAUNCHERS, find_launcher
 from rccltune.model.errors import InputFileError, MachineError
 
@@ -196,47 +196,3 @@ def test_a_host_file_of_another_launcher_is_refused(
 
     with pytest.raises(InputFileError, match=said):
         hosts_used(tmp_path / "hosts", flavour, 8)
-
-
-@pytest.mark.parametrize(
-    ("flavour", "text", "n_hosts", "n_each", "written"),
-    [
-        ("openmpi", "a slots=8\nb slots=8\n", 1, 8, "a slots=8\n"),
-        ("openmpi", "# two\na slots=8\nb slots=8\n", 2, 4, "a slots=4\nb slots=4\n"),
-        ("openmpi", "a\na\nb\nb\n", 2, 2, "a slots=2\nb slots=2\n"),
-        ("mpich", "a:8\nb:8\nc:8\n", 2, 8, "a:8\nb:8\n"),
-        ("mpich", "a\nb\n", 2, 64, "a:64\nb:64\n"),
-        ("intel", "a:4\na:4\n", 1, 8, "a:8\n"),
-        ("srun", "n[08-10],login\n", 4, 8, "n08\nn09\nn10\nlogin\n"),
-    ],
-)
-def test_a_part_of_the_hosts_is_read_as_such(
-    tmp_path: Path, flavour: str, text: str, n_hosts: int, n_each: int, written: str
-) -> None:
-    """In the launcher's own form, and as many hosts as were wanted are in it."""
-    path = tmp_path / "hosts"
-    path.write_text(text)
-
-    part = first_hosts(path, flavour, n_hosts, n_each)
-    assert part == written
-    path.write_text(part)
-    assert len(hosts_used(path, flavour, n_hosts * n_each)) == n_hosts
-
-
-@pytest.mark.parametrize(
-    ("flavour", "text", "said"),
-    [
-        ("openmpi", "a slots=8\n", "names 1 hosts, and 2 are wanted"),
-        ("openmpi", "a slots=8\nb slots=4\n", r"8 ranks are wanted on each .* fewer: b \(4\)"),
-        ("intel", "a:8\nb:4\n", r"fewer: b \(4\)"),
-        ("mpich", "a slots=8\n", "Open MPI's form"),
-    ],
-)
-def test_hosts_that_are_too_few_or_too_small_are_named(
-    tmp_path: Path, flavour: str, text: str, said: str
-) -> None:
-    """Nothing is oversubscribed unasked."""
-    (tmp_path / "hosts").write_text(text)
-
-    with pytest.raises(InputFileError, match=said):
-        first_hosts(tmp_path / "hosts", flavour, 2, 8)

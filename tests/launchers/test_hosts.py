@@ -159,26 +159,6 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     assert {tuple(one[6:8]) for one in rules if one[0] == "allreduce"} == {("2", "4")}
 
 
-@LONG
-def test_several_scales_on_the_first_hosts(hosts: TwoHosts, tmp_path: Path) -> None:
-    """One host, then both: each a session with its part of the host file, and one rule file."""
-    wanted = wish(tmp_path)
-    at = wanted.index("--np")
-    command = [*SWEEP[:-1], "all", *wanted[:at], "--scales", "1x2,2x4", *wanted[at + 2 :]]
-    done = hosts.run("hosta", [*rccltune("openmpi"), *command])
-    assert done.returncode == 0, done.stderr
-    assert Path("all/1x2.hosts").read_text() == "hosta slots=2\n"
-    assert Path("all/2x4.hosts").read_text() == "hosta slots=2\nhostb slots=2\n"
-
-    for name, there in (("1x2", {"hosta"}), ("2x4", {"hosta", "hostb"})):
-        logs = [path.name for path in Path("all", name, "launches").glob("*/decisions-*.log")]
-        assert {log.split("-")[1] for log in logs} == there
-    assert run(["emit-config", "all", "-o", "rules.csv"]) == 0
-    text = Path("rules.csv").read_text()
-    assert "#@ section allreduce nodes=1 ranks=2\n" in text
-    assert "ring,ll,-1,2,4," in text
-
-
 def refused(done: subprocess.CompletedProcess[str], code: int = 4) -> str:
     """What a sweep said that stopped before it measured anything."""
     assert done.returncode == code, done.stderr

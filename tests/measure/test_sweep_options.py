@@ -26,7 +26,6 @@ SAID: dict[str, Any] = {
     "launcher": "srun",
     "hostfile": "/home/hosts",
     "np": 16,
-    "scales": ["1x64", "2x128"],
     "rank_placement": "one-oam",
     "preset": "cpx-64",
     "collective": ["all_gather", "reduce_scatter"],
@@ -48,9 +47,9 @@ SAID: dict[str, Any] = {
     "env": {"NCCL_NET": "Socket", "A": ""},
     "seed": 9,
 }
-# What a session has in another form: a preset's values, a workload's sizes, one scale; and what
-# belongs to a command and not to what is measured.
-RESOLVED = {"preset", "workload", "scales", "budget", "timeout"}
+# What a session has in another form: a preset's values, a workload's sizes; and what belongs to a
+# command and not to what is measured.
+RESOLVED = {"preset", "workload", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/perf looks at.
 RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
 

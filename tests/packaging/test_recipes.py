@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.launch import launchers
-from rccltune.launch.hostfiles import first_hosts
+from rccltune.launch.hostfiles import hosts_used
 from rccltune.measure import options
 from rccltune.model import vocabulary
 from rccltune.model.vocabulary import Collective
@@ -33,7 +33,7 @@ def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_pat
     if flavour not in LOCAL:
         hosts = tmp_path / "hosts"
         hosts.write_text({"openmpi": "a slots=8\n", "srun": "a\n"}.get(flavour, "a:8\n"))
-        assert first_hosts(hosts, flavour, 1, 8).startswith("a")
+        assert hosts_used(hosts, flavour, 8) == ("a",)
 
 
 def test_no_launcher_is_asked_for_that_is_none() -> None:
