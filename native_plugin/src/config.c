@@ -2,6 +2,7 @@
 
 #include "load.h"
 #include "nosignal.h"
+#include "reasons.h"
 #include "requirements.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ enum { MAX_SHOWN_FINDINGS = 8 };
 
 static enum config_outcome end_without_memory(struct load *load)
 {
-    return load_end(load, CONFIG_UNSURE, "out of memory");
+    return load_end(load, CONFIG_UNSURE, REASON_MEMORY "out of memory");
 }
 
 /* The placement whose own file comes before the one for any; NULL where there is none to look for.
@@ -41,7 +42,8 @@ static enum config_outcome name_in_directory(struct load *load, const char *plac
                  placement != NULL ? "_" : "", placement != NULL ? placement : "");
     load->placement = placement;
     if (length < 0 || (size_t)length >= sizeof config->path) {
-        return load_end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: the path is too long");
+        return load_end(load, CONFIG_WRONG,
+                        REASON_VARIABLE "RCCLTUNE_CONFIG_DIR: the path is too long");
     }
     return CONFIG_RULES;
 }
@@ -54,23 +56,26 @@ static enum config_outcome choose_from_directory(struct load *load)
     char mode[MODE_TEXT_SIZE];
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return load_end(load, CONFIG_WRONG, "RCCLTUNE_CONFIG_DIR: %s cannot be opened", directory);
+        return load_end(load, CONFIG_WRONG,
+                        REASON_DIRECTORY "RCCLTUNE_CONFIG_DIR: %s cannot be opened", directory);
     }
     (void)close(fd);
     load_detect(load);
     const struct machine *machine = &config->machine;
     const char *doubt = load_mode_doubt(load);
     if (doubt != NULL || !(mode_is_known(config->mode) || machine->status == MACHINE_NO_AMD_GPU)) {
-        return load_end(load, CONFIG_UNSURE, "the partition mode is not known (%s); %s",
+        return load_end(load, CONFIG_UNSURE,
+                        REASON_NO_MODE "the partition mode is not known (%s); %s",
                         doubt != NULL ? doubt : mode_text(config->mode, mode), load_mode_cure);
     }
     if (machine->arch[0] == '\0' && machine->status == MACHINE_NO_AMD_GPU) {
-        return load_end(load, CONFIG_NOTHING, "no AMD GPU here, so no file in %s is for it",
-                        directory);
+        return load_end(load, CONFIG_NOTHING,
+                        REASON_NO_AMD_GPU "no AMD GPU here, so no file in %s is for it", directory);
     }
     if (machine->arch[0] == '\0') {
         return load_end(
             load, CONFIG_UNSURE,
+            REASON_NO_ARCH
             "the GPU's arch is not known (%s); name the file with NCCL_TUNER_CONFIG_FILE on all "
             "ranks",
             machine->reason[0] != '\0' ? machine->reason : "KFD cannot be read");
@@ -84,13 +89,14 @@ static enum config_outcome choose_file(struct load *load)
     if (settings->rule_file != NULL) {
         return text_copy(text_of(settings->rule_file), load->config->path, CONFIG_PATH_SIZE)
                    ? CONFIG_RULES
-                   : load_end(load, CONFIG_WRONG, "NCCL_TUNER_CONFIG_FILE: the path is too long");
+                   : load_end(load, CONFIG_WRONG,
+                              REASON_VARIABLE "NCCL_TUNER_CONFIG_FILE: the path is too long");
     }
     if (settings->rule_dir != NULL) {
         return choose_from_directory(load);
     }
     return load_end(load, CONFIG_NOTHING,
-                    "neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set");
+                    REASON_UNSET "neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set");
 }
 
 /* Reads all of an open file.  `*content` is to be freed by the caller in every case. */
@@ -112,12 +118,13 @@ static enum config_outcome read_all(struct load *load, const char *path, int fd,
             return CONFIG_RULES;
         }
         if (got < 0 && errno != EINTR) {
-            return load_end(load, CONFIG_WRONG, "%s: cannot be read (errno %d)", path, errno);
+            return load_end(load, CONFIG_WRONG, REASON_FILE "%s: cannot be read (errno %d)", path,
+                            errno);
         }
         *length += got > 0 ? (size_t)got : 0;
         if (*length > RULE_FILE_MAX_BYTES) {
-            return load_end(load, CONFIG_WRONG, "%s: larger than the limit of %d MiB", path,
-                            RULE_FILE_MAX_BYTES >> 20);
+            return load_end(load, CONFIG_WRONG, REASON_FILE "%s: larger than the limit of %d MiB",
+                            path, RULE_FILE_MAX_BYTES >> 20);
         }
     }
 }
@@ -129,6 +136,7 @@ static enum config_outcome read_regular(struct load *load, const char *path, int
     if (!is_regular_file(fd)) {
         /* A pipe may be read by one rank alone, and a device has no end. */
         return load_end(load, CONFIG_WRONG,
+                        REASON_FILE
                         "%s: no regular file (a folder, a device or a pipe, as <(...) makes one)",
                         path);
     }
@@ -142,11 +150,12 @@ static enum config_outcome read_file(struct load *load, const char *path, bool i
     /* O_NONBLOCK: a pipe without a writer must not hang the job. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT && !is_named) {
-        return load_end(load, CONFIG_NOTHING, "%s: no file for this arch and mode", path);
+        return load_end(load, CONFIG_NOTHING, REASON_NO_FILE "%s: no file for this arch and mode",
+                        path);
     }
     if (fd < 0) {
-        return load_end(load, CONFIG_WRONG, "%s: cannot be opened (errno %d%s)", path, errno,
-                        errno == ENOENT ? ", no such file" : "");
+        return load_end(load, CONFIG_WRONG, REASON_FILE "%s: cannot be opened (errno %d%s)", path,
+                        errno, errno == ENOENT ? ", no such file" : "");
     }
     enum config_outcome outcome = read_regular(load, path, fd, content, length);
     (void)close(fd);
@@ -159,8 +168,9 @@ static enum config_outcome refuse(struct load *load, const struct rule_file *fil
     struct config *config = load->config;
     size_t shown = 0;
     int used = snprintf(config->reason, sizeof config->reason,
-                        "%.300s: refused, %zu errors, %zu warnings%s", config->path, file->n_errors,
-                        file->n_warnings, file->n_errors == 0 ? " (RCCLTUNE_STRICT=1)" : "");
+                        REASON_REFUSED "%.300s: refused, %zu errors, %zu warnings%s", config->path,
+                        file->n_errors, file->n_warnings,
+                        file->n_errors == 0 ? " (RCCLTUNE_STRICT=1)" : "");
     for (size_t i = 0; i < file->n_findings && shown < MAX_SHOWN_FINDINGS; i++) {
         const struct finding *finding = &file->findings[i];
         if (used < 0 || (size_t)used >= sizeof config->reason) {
@@ -188,20 +198,21 @@ static enum config_outcome build(struct load *load, const struct rule_file *file
     case RULE_TABLE_TOO_MANY_KINDS:
         return load_end(
             load, CONFIG_WRONG,
+            REASON_TOO_MANY
             "%s: more than %d different (algorithm, protocol, numPipeOps, regBuff) for one "
             "collective",
             config->path, TABLE_MAX_KINDS);
     case RULE_TABLE_TOO_MANY_CANDIDATES:
         return load_end(load, CONFIG_WRONG,
-                        "%s: the rules overlap too much (limit: %d list entries)", config->path,
-                        TABLE_MAX_CANDIDATES);
+                        REASON_TOO_MANY "%s: the rules overlap too much (limit: %d list entries)",
+                        config->path, TABLE_MAX_CANDIDATES);
     }
     if (config->table->n_candidates == 0) {
         rule_table_free(config->table);
         config->table = NULL;
-        return load_end(load, CONFIG_NOTHING, "%s: no rule for %llu ranks on %llu nodes",
-                        config->path, (unsigned long long)load->n_ranks,
-                        (unsigned long long)load->n_nodes);
+        return load_end(load, CONFIG_NOTHING,
+                        REASON_SCALE "%s: no rule for %llu ranks on %llu nodes", config->path,
+                        (unsigned long long)load->n_ranks, (unsigned long long)load->n_nodes);
     }
     return CONFIG_RULES;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "names.h"
 #include "process.h"
+#include "reasons.h"
 #include "record.h"
 #include "tuner_abi.h"
 #include "watch.h"
@@ -47,7 +48,8 @@ static void warn_of_library(const struct config *config)
     char wanted[LIBRARY_TEXT_SIZE];
     char found[LIBRARY_TEXT_SIZE];
     if (!atomic_exchange(&said, true)) {
-        output_say("rccltune: warning: %s has rules for %s, and this job runs %s: whether they "
+        output_say("rccltune: warning: " REASON_LIBRARY
+                   "%s has rules for %s, and this job runs %s: whether they "
                    "are good there is not known; rccltune verify says it, RCCLTUNE_STRICT=1 on all "
                    "ranks refuses them\n",
                    config->path, library_text(&config->wanted_library, wanted),
@@ -116,7 +118,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
         if (settings->ignore_errors) {
             return PLUGIN_READY;
         }
-        complain(comm, "out of memory", true);
+        complain(comm, REASON_MEMORY "out of memory", true);
         return PLUGIN_UNSURE;
     }
     if (by_program) {
@@ -253,15 +255,18 @@ __attribute__((noinline)) static const struct candidate *decide_among(
     const struct candidate *chosen = NULL;
     uint32_t count = segment != NULL ? segment->count : 0;
     uint32_t n_skipped = 0;
+    uint32_t n_unheld = 0;
     for (uint32_t i = 0; i < count && chosen == NULL; i++) {
         const struct candidate *rule = &table->candidates[table->order[segment->first + i]];
         if (holds(rule, call)) {
             chosen = is_selectable(rule, call) ? rule : NULL;
             n_skipped += chosen == NULL ? 1 : 0;
+        } else {
+            n_unheld++;
         }
     }
     if (plugin->watch != NULL && counts) {
-        watch_call(plugin->watch, call, chosen, n_skipped);
+        watch_call(plugin->watch, call, chosen, n_skipped, n_unheld);
     }
     return chosen;
 }
@@ -290,7 +295,7 @@ static const struct candidate *decide_without_table(struct plugin *plugin,
         return decide_by_program(plugin, call, counts);
     }
     if (plugin->watch != NULL && counts) {
-        watch_call(plugin->watch, call, NULL, 0);
+        watch_call(plugin->watch, call, NULL, 0, 0);
     }
     return NULL;
 }

@@ -2,6 +2,7 @@
 
 #include "lock.h"
 #include "names.h"
+#include "reasons.h"
 #include "tally.h"
 
 #include <stdatomic.h>
@@ -95,7 +96,8 @@ static void describe(const struct record *record, const char *state, struct line
 static void complain(struct record *record, const char *path, const char *trouble)
 {
     if (!record->failed) { /* said once */
-        output_say("rccltune: error: comm=%s: the record could not be written to %s: %s; calls of "
+        output_say("rccltune: error: comm=%s: " REASON_RECORD
+                   "the record could not be written to %s: %s; calls of "
                    "this communicator are missing there\n",
                    record->id, path, trouble);
     }
@@ -190,7 +192,8 @@ static bool name_files(struct record *record, const char *pattern, char *reason,
         trouble = output_append(record->path, record_header, text_of(""));
     }
     if (trouble != NULL) {
-        (void)snprintf(reason, size, "RCCLTUNE_RECORD: '%.200s' cannot be written: %s", pattern,
+        (void)snprintf(reason, size,
+                       REASON_RECORD "RCCLTUNE_RECORD: '%.200s' cannot be written: %s", pattern,
                        trouble);
     }
     return trouble == NULL;
@@ -232,7 +235,7 @@ enum output_start record_start(const struct settings *settings, const struct out
     }
     struct record *made = calloc(1, sizeof *made);
     if (made == NULL || !tally_make(&made->tally)) {
-        (void)snprintf(reason, size, "out of memory");
+        (void)snprintf(reason, size, REASON_MEMORY "out of memory");
         release(made);
         return OUTPUT_NO_MEMORY;
     }

@@ -1,5 +1,7 @@
 #include "requirements.h"
 
+#include "reasons.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,15 +49,15 @@ static enum config_outcome check_machine(struct load *load, const struct require
     const char *doubt = load_mode_doubt(load);
     char mode[MODE_TEXT_SIZE], wanted_mode[MODE_TEXT_SIZE];
     if (asks_mode && (doubt != NULL || mode_missing)) {
-        return load_end(load, CONFIG_UNSURE,
-                        "%s requires a partition mode, and this GPU's is not known (%s); %s",
-                        config->path, doubt != NULL ? doubt : mode_text(config->mode, mode),
-                        load_mode_cure);
+        return load_end(
+            load, CONFIG_UNSURE,
+            REASON_NO_MODE "%s requires a partition mode, and this GPU's is not known (%s); %s",
+            config->path, doubt != NULL ? doubt : mode_text(config->mode, mode), load_mode_cure);
     }
     if (arch_missing) {
         return load_end(load, CONFIG_UNSURE,
-                        "%s requires %s, and this GPU's arch is not known (%s); %s", config->path,
-                        wanted->arch, machine->reason, load_mode_cure);
+                        REASON_NO_ARCH "%s requires %s, and this GPU's arch is not known (%s); %s",
+                        config->path, wanted->arch, machine->reason, load_mode_cure);
     }
     bool other_mode = differs(wanted->mode.compute, config->mode.compute) ||
                       (wanted->mode.memory != 0 && wanted->mode.memory != config->mode.memory);
@@ -64,17 +66,19 @@ static enum config_outcome check_machine(struct load *load, const struct require
                       strcmp(wanted->arch, machine->arch) != 0;
     bool other_device = differs(wanted->device, machine->device) || (no_gpu && wanted->device != 0);
     bool other_product = wanted->product[0] != '\0' && is_other_product(config, wanted->product);
-    if ((asks_mode && other_mode) || other_arch || other_device || other_product ||
-        differs(wanted->n_cus, machine->n_cus)) {
+    bool other_machine =
+        other_arch || other_device || other_product || differs(wanted->n_cus, machine->n_cus);
+    if (other_machine || (asks_mode && other_mode)) {
         return load_end(
             load, CONFIG_WRONG,
-            "%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s product=%s; "
+            "%s%s line %u requires another machine (arch=%s device=0x%x cus=%u mode=%s product=%s; "
             "0 and ?: any); "
             "this one is arch=%s device=0x%x cus=%u mode=%s product=%s",
-            config->path, (unsigned)wanted->line, or_unknown(wanted->arch),
-            (unsigned)wanted->device, (unsigned)wanted->n_cus, mode_text(wanted->mode, wanted_mode),
-            or_unknown(wanted->product), or_unknown(machine->arch), (unsigned)machine->device,
-            (unsigned)machine->n_cus, mode_text(config->mode, mode), or_unknown(machine->product));
+            other_machine ? REASON_MACHINE : REASON_MODE, config->path, (unsigned)wanted->line,
+            or_unknown(wanted->arch), (unsigned)wanted->device, (unsigned)wanted->n_cus,
+            mode_text(wanted->mode, wanted_mode), or_unknown(wanted->product),
+            or_unknown(machine->arch), (unsigned)machine->device, (unsigned)machine->n_cus,
+            mode_text(config->mode, mode), or_unknown(machine->product));
     }
     config->product_unchecked = wanted->product[0] != '\0' && machine->product[0] == '\0';
     return CONFIG_RULES;
@@ -95,6 +99,7 @@ static enum config_outcome check_requirement(struct load *load, const struct req
     if (!load_placement_holds(load, wanted->placement)) {
         return load_end(
             load, CONFIG_NOTHING,
+            REASON_PLACEMENT
             "%s requires placement=%s; set RCCLTUNE_PLACEMENT=%s on all ranks to use it",
             load->config->path, wanted->placement, wanted->placement);
     }
@@ -113,6 +118,7 @@ static enum config_outcome check_library(struct load *load, const struct rule_fi
     }
     if (load->settings->strict && config_is_of_another_library(config)) {
         return load_end(load, CONFIG_WRONG,
+                        REASON_LIBRARY
                         "%s has rules for %s, and this job runs %s (RCCLTUNE_STRICT=1)",
                         config->path, library_text(&file->library, wanted),
                         library_text(&config->library, found));
@@ -135,6 +141,7 @@ static enum config_outcome check_row_modes(struct load *load, const struct rule_
     const char *doubt = load_mode_doubt(load);
     if (doubt != NULL || load->config->mode.compute == COMPUTE_UNKNOWN) {
         return load_end(load, CONFIG_UNSURE,
+                        REASON_NO_MODE
                         "%s has rows for one partition mode, and this GPU's is not known (%s); %s",
                         load->config->path, doubt != NULL ? doubt : "no value", load_mode_cure);
     }

@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include "reasons.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@ static const char *variable(const char *name)
 static bool bad_value(const char *name, const char *value, const char *wanted, char *reason,
                       size_t size)
 {
-    (void)snprintf(reason, size, "%s='%.60s': expected %s", name, value, wanted);
+    (void)snprintf(reason, size, REASON_VARIABLE "%s='%.60s': expected %s", name, value, wanted);
     return false;
 }
 
@@ -94,7 +96,8 @@ static bool names_are_plain(char *reason, size_t size)
         for (const char *at = variable(names[i]); at != NULL && *at != '\0'; at++) {
             unsigned char c = (unsigned char)*at;
             if (c < ' ' || c == 0x7f) {
-                (void)snprintf(reason, size, "%s: there is a control character in it", names[i]);
+                (void)snprintf(reason, size,
+                               REASON_VARIABLE "%s: there is a control character in it", names[i]);
                 return false;
             }
         }

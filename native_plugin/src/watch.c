@@ -2,6 +2,7 @@
 
 #include "lock.h"
 #include "names.h"
+#include "reasons.h"
 #include "tally.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ static void flush_log(struct watch *watch, struct lines *lines)
 {
     struct text content = {lines->at, lines->used};
     if (lines->failed && !watch->log_is_short) {
-        output_say("rccltune: error: comm=%s: out of memory, lines of the log are missing\n",
+        output_say("rccltune: error: comm=%s: " REASON_MEMORY "lines of the log are missing\n",
                    watch->id);
         watch->log_is_short = true;
     }
@@ -66,7 +67,8 @@ static void flush_log(struct watch *watch, struct lines *lines)
             lines_free(lines);
             return;
         }
-        output_say("rccltune: error: comm=%s: the log goes on here, %s could not be written: %s\n",
+        output_say("rccltune: error: comm=%s: " REASON_LOG
+                   "it goes on here, %s could not be written: %s\n",
                    watch->id, watch->log_path, trouble);
         watch->log_failed = true;
     }
@@ -139,7 +141,9 @@ static bool name_log(struct watch *watch, const struct settings *settings, char 
     if (settings->log_file != NULL &&
         !output_name(settings->log_file, watch->id, watch->comm.context, watch->log_path,
                      sizeof watch->log_path)) {
-        (void)snprintf(reason, size, "RCCLTUNE_LOG: '%.200s' is no file name (%%h, %%p, %%c, %%n)",
+        (void)snprintf(reason, size,
+                       REASON_VARIABLE
+                       "RCCLTUNE_LOG: '%.200s' is no file name (%%h, %%p, %%c, %%n)",
                        settings->log_file);
         return false;
     }
@@ -171,7 +175,7 @@ enum output_start watch_start(const struct settings *settings, const struct conf
     if (made == NULL || made->hits == NULL ||
         (settings->log == LOG_DECISIONS && !tally_make(&made->tally))) {
         release(made);
-        (void)snprintf(reason, size, "out of memory");
+        (void)snprintf(reason, size, REASON_MEMORY "out of memory");
         return OUTPUT_NO_MEMORY;
     }
     made->log = settings->log;
@@ -241,8 +245,25 @@ static void add_answer(struct lines *lines, const struct candidate *answer)
     }
 }
 
+/* Why a call was answered so. */
+static const char *reason_of(const struct watch *watch, const struct candidate *chosen,
+                             uint32_t n_skipped, uint32_t n_unheld)
+{
+    if (watch->table == NULL) {
+        return REASON_NO_RULES;
+    }
+    if (chosen == NULL) {
+        const char *unmatched = n_unheld > 0 ? REASON_CONDITION : REASON_NO_RULE;
+        return n_skipped > 0 ? REASON_UNSELECTABLE : unmatched;
+    }
+    if (chosen->algorithm == LEAVE_TO_HOST && chosen->channels < 1) {
+        return REASON_TO_HOST;
+    }
+    return n_skipped > 0 ? REASON_FALLBACK : REASON_HIT;
+}
+
 static void log_decision(struct watch *watch, const struct plugin_call *call,
-                         const struct candidate *chosen)
+                         const struct candidate *chosen, const char *reason)
 {
     struct lines lines = {.at = NULL};
     /* Hosts of version 2 show no costs; the table was the adapter's own. */
@@ -254,7 +275,7 @@ static void log_decision(struct watch *watch, const struct plugin_call *call,
     add_cell(&lines, host_cell, call->n_protocols);
     lines_add(&lines, " offered=");
     add_offered(&lines, call);
-    lines_add(&lines, "\n");
+    lines_add(&lines, " reason=%s\n", reason);
     flush_log(watch, &lines);
 }
 
@@ -268,7 +289,7 @@ static bool is_new(struct watch *watch, const struct plugin_call *call)
 }
 
 void watch_call(struct watch *watch, const struct plugin_call *call, const struct candidate *chosen,
-                uint32_t n_skipped)
+                uint32_t n_skipped, uint32_t n_unheld)
 {
     lock(&watch->busy);
     watch->n_calls++;
@@ -282,7 +303,7 @@ void watch_call(struct watch *watch, const struct plugin_call *call, const struc
         watch->n_misses++;
     }
     if (watch->log == LOG_DECISIONS && is_new(watch, call)) {
-        log_decision(watch, call, chosen);
+        log_decision(watch, call, chosen, reason_of(watch, chosen, n_skipped, n_unheld));
     }
     unlock(&watch->busy);
 }

@@ -20,9 +20,10 @@ enum output_start watch_start(const struct settings *settings, const struct conf
                               size_t size);
 
 /* Notes one call, before its cost table is touched.  `chosen` is the rule of the table that answers
- * it, or NULL; `n_skipped` how many matching rules were passed over as not selectable. */
+ * it, or NULL; `n_skipped` how many matching rules were passed over as not selectable, `n_unheld`
+ * how many ask for another numPipeOps or regBuff. */
 void watch_call(struct watch *watch, const struct plugin_call *call, const struct candidate *chosen,
-                uint32_t n_skipped);
+                uint32_t n_skipped, uint32_t n_unheld);
 
 /* Writes the summary and ends watching.  NULL is allowed. */
 void watch_end(struct watch *watch);

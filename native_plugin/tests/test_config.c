@@ -98,7 +98,7 @@ static void check_settings(void)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         clear();
         (void)setenv(good[i][0], good[i][1], 1);
-        EXPECT(8, CONFIG_NOTHING, "neither");
+        EXPECT(8, CONFIG_NOTHING, "R07 nothing-set: neither");
     }
 }
 
@@ -122,16 +122,16 @@ static void check_files(void)
     use_file(ROW);
     EXPECT(8, CONFIG_RULES, "");
     use_file("allreduce,0,1024,tree,ll,-1,-1,64\n");
-    EXPECT(8, CONFIG_NOTHING, "no rule for 8 ranks");
+    EXPECT(8, CONFIG_NOTHING, "R14 other-scale: ");
     use_file("allreduce,0,1024,bush,ll,-1,-1,64\n");
     EXPECT(8, CONFIG_WRONG, "line 1: unknown algorithm 'bush'");
     use_file("alltoall,0,1024,ring,ll,-1,-1,64\n" ROW);
     EXPECT(8, CONFIG_RULES, "");
     (void)setenv("RCCLTUNE_STRICT", "1", 1);
-    EXPECT(8, CONFIG_WRONG, "RCCLTUNE_STRICT=1");
+    EXPECT(8, CONFIG_WRONG, "R10 file-refused: ");
     clear();
     (void)setenv("NCCL_TUNER_CONFIG_FILE", "/proc/nonexistent", 1);
-    EXPECT(8, CONFIG_WRONG, "no such file");
+    EXPECT(8, CONFIG_WRONG, "R08 file-unreadable: ");
     (void)setenv("NCCL_TUNER_CONFIG_FILE", root, 1); /* a directory */
     EXPECT(8, CONFIG_WRONG, "no regular file");
     memset(path, 'x', sizeof path - 1);
@@ -253,12 +253,12 @@ static void check_requirements(void)
              "placement=node\n" ROW);
     EXPECT(64, CONFIG_RULES, "");
     use_machine("mi300x-cpx-nps1");
-    EXPECT(64, CONFIG_WRONG, "requires another machine");
+    EXPECT(64, CONFIG_WRONG, "R12 mode-mismatch: ");
     (void)setenv("RCCLTUNE_MODE", "cpx-nps4", 1);
     EXPECT(64, CONFIG_RULES, "");
     (void)unsetenv("RCCLTUNE_MODE");
     use_machine("mi308x-cpx-nps1");
-    EXPECT(64, CONFIG_WRONG, "device=0x74a2");
+    EXPECT(64, CONFIG_WRONG, "R13 machine-mismatch: ");
     use_machine("no-amd-gpu");
     EXPECT(64, CONFIG_WRONG, "mode=none");
     use_machine("no-sysfs");

@@ -38,7 +38,7 @@ static const struct output {
     const char *complaint;
 } outputs[] = {
     {"RCCLTUNE_RECORD", "", ABI_INVALID_USAGE, "RCCLTUNE_RECORD: "},
-    {"RCCLTUNE_LOG", "decisions:", ABI_SUCCESS, "the log goes on here"},
+    {"RCCLTUNE_LOG", "decisions:", ABI_SUCCESS, "R18 log-failed: "},
 };
 enum { THE_LOG = 1, N_OUTPUTS = sizeof outputs / sizeof outputs[0] };
 

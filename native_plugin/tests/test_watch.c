@@ -108,7 +108,7 @@ static void check_failures_are_said(void)
     (void)setenv("RCCLTUNE_ON_ERROR", "ignore", 1);
     (void)setenv("RCCLTUNE_LOG", "summary", 1);
     CHECK(run(4, 8) == ABI_SUCCESS);
-    CHECK(strstr(read_file("err.txt"), "inert: /proc/nonexistent") != NULL);
+    CHECK(strstr(read_file("err.txt"), "inert: R08 file-unreadable: /proc/nonexistent") != NULL);
     clear();
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
     (void)setenv("RCCLTUNE_CONFIG_DIR", root, 1);
@@ -152,12 +152,56 @@ static void check_decisions(void)
     CHECK(strstr(text, "mode=cpx-nps4 from=RCCLTUNE_MODE") != NULL);
     CHECK(strstr(text, "decision collective=allreduce nbytes=100 answer=tree/ll/16 line=5 "
                        "host=tree/ll offered=tree/ll,tree/ll128,") != NULL);
+    CHECK(strstr(text, " reason=R20 rule-hit\n") != NULL);
+    CHECK(strstr(text, " reason=R22 no-rule\n") != NULL);
     CHECK(strstr(text, "decision collective=broadcast nbytes=100 answer=none line=0 host=tree/ll "
                        "offered=tree/ll,") != NULL);
     CHECK(strstr(text, "comm=local") != NULL);
     CHECK(run(2, 8) == ABI_SUCCESS); /* its hosts show no table, and take three cells alone */
     CHECK(strstr(read_file("err.txt"), "answer=tree/ll/16 line=5 host=- offered=tree/ll,ring/ll,"
-                                       "ring/simple\n") != NULL);
+                                       "ring/simple reason=R20 rule-hit\n") != NULL);
+}
+
+/* Codes as docs/plugin.md lists them. */
+static void check_every_answer_has_its_reason(void)
+{
+    static const struct {
+        int collective;
+        size_t n_bytes;
+        int n_algorithms; /* 1: the host offers tree alone */
+        const char *reason;
+    } calls[] = {
+        {4, 100, 7, "nbytes=100 answer=tree/ll/16 line=3 host=tree/ll"},
+        {4, 300, 1, "reason=R21 fallback-hit"},
+        {4, 400, 1, "reason=R23 not-selectable"},
+        {0, 100, 7, "reason=R22 no-rule"},
+        {0, 700, 7, "reason=R24 left-to-library"},
+        {0, 900, 7, "reason=R25 other-conditions"},
+    };
+    struct host host;
+    clear();
+    set_path("NCCL_TUNER_CONFIG_FILE", "", "every.csv");
+    CHECK(tree_put(root, "every.csv",
+                   "allreduce,300,300,ring,simple,-1,-1,-1\nallreduce,300,300,tree,ll,-1,-1,-1\n"
+                   "allreduce,0,200,tree,ll,16,-1,-1\nallreduce,400,500,ring,ll,-1,-1,-1\n"
+                   "broadcast,700,700,-1,-1,-1,-1,-1\nbroadcast,900,900,ring,ll,-1,-1,-1,7\n"));
+    set_path("RCCLTUNE_LOG", "decisions:", "log.txt");
+    CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        ask(&host, calls[i].collective, calls[i].n_bytes, calls[i].n_algorithms);
+    }
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+    const char *text = read_file("log.txt");
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        CHECK(strstr(text, calls[i].reason) != NULL);
+    }
+    (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
+    CHECK(host_load(&host, library, 5) && host_init(&host, 8, 1) == ABI_SUCCESS);
+    ask(&host, 4, 100, 7);
+    CHECK(host_finalize(&host) == ABI_SUCCESS);
+    text = read_file("log.txt");
+    CHECK(strstr(text, "inert: R07 nothing-set: ") != NULL);
+    CHECK(strstr(text, "reason=R26 without-rules\n") != NULL);
 }
 
 /* A size is told once; what a table shows beyond the names of today has a number. */
@@ -311,6 +355,7 @@ int main(int argc, char **argv)
     check_failures_are_said();
     check_summary();
     check_decisions();
+    check_every_answer_has_its_reason();
     check_decisions_of_a_size_are_told_once();
     check_releases();
     check_another_library(argv[2]);

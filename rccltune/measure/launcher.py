@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rccltune.launch import binding, hostfiles, launchers, process, variables
 from rccltune.launch.binding import Binding
 from rccltune.launch.launchers import Launcher
-from rccltune.logs import resolver
+from rccltune.logs import messages
 from rccltune.machine import placement, software
 from rccltune.machine.hosts import named_hosts
 from rccltune.machine.placement import RankDevices
@@ -123,7 +123,7 @@ def binding_of(
                 folder=Path(folder),
             )
         except MachineError as error:
-            meaning = resolver.meaning_of(error.message)
+            meaning = messages.meaning_of(error.message)
             raise MachineError(
                 error.message, where=error.where, hint=meaning or error.hint
             ) from error

@@ -21,7 +21,7 @@ from rccltune.launch import launch_processes, process, variables
 from rccltune.launch.process import LaunchCommand, LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs import reader
-from rccltune.logs.resolver import is_memory_fault, meaning_of, was_killed
+from rccltune.logs.messages import is_memory_fault, meaning_of, was_killed
 from rccltune.logs.text_log import n_benchmarks_in
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
+from rccltune.logs.messages import plugin_reasons, reason_in
 from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
 from rccltune.why.knowledge import JobKnowledge
@@ -18,84 +19,6 @@ from rccltune.why.records import (
     Reason,
     TunerLoading,
     is_ours,
-)
-
-# What the plugin says where it stops a job or goes on without rules: first match counts. Texts are
-# those of native_plugin/src/config.c, settings.c, watch.c and plugin.c.
-_SAID: Final = tuple(
-    (re.compile(pattern), kind, remedy)
-    for pattern, kind, remedy in (
-        (
-            r"no rule for \d+ ranks",
-            AnswerKind.OTHER_SCALE,
-            remedies.MEASURE_SCALE,
-        ),
-        (
-            r"requires placement=([\w-]+)",
-            AnswerKind.PLACEMENT,
-            "if the ranks do lie so, set on every rank: export RCCLTUNE_PLACEMENT={0}",
-        ),
-        (
-            r"neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set",
-            AnswerKind.OFF,
-            remedies.USE_RULES,
-        ),
-        (
-            r"(\S+): no file for this arch and mode",
-            AnswerKind.MACHINE,
-            remedies.NAME_FILE,
-        ),
-        (
-            r"no AMD GPU here",
-            AnswerKind.MACHINE,
-            remedies.NAME_FILE,
-        ),
-        (
-            r"requires another machine",
-            AnswerKind.MACHINE,
-            "use a file that was measured on such a machine (rccltune detect shows this one)",
-        ),
-        (
-            r"has rules for .+, and this job runs ",
-            AnswerKind.OTHER_LIBRARY,
-            remedies.OTHER_LIBRARY,
-        ),
-        (
-            r"partition mode|arch is not known|requires \S+, and this GPU's arch",
-            AnswerKind.MACHINE,
-            remedies.MODE,
-        ),
-        (
-            r"refused, \d+ errors",
-            AnswerKind.REFUSED,
-            "correct the lines that rccltune explain RULES names",
-        ),
-        (
-            r"cannot be (?:opened|read)|no regular file|larger than the limit|is not a text file",
-            AnswerKind.REFUSED,
-            remedies.SAME_FILE,
-        ),
-        (
-            r"more than \d+ different|overlap too much|path is too long",
-            AnswerKind.REFUSED,
-            "make the rule file smaller: rccltune emit-config writes the fewest zones",
-        ),
-        (
-            r"(RCCLTUNE_RECORD) is set",
-            AnswerKind.VARIABLE,
-            remedies.unset("RCCLTUNE_RECORD"),
-        ),
-        (
-            r"(RCCLTUNE_\w+|NCCL_TUNER_CONFIG_FILE)(?:='|: '|: there is a control)",
-            AnswerKind.VARIABLE,
-            "correct {0} on every rank, as the message says, or take it away: unset {0}",
-        ),
-        (
-            r"out of memory",
-            AnswerKind.MACHINE,
-            "see which process fills the host's memory, and start the job again",
-        ),
-    )
 )
 
 
@@ -123,7 +46,7 @@ def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iter
         yield Reason(
             AnswerKind.OTHER_SCALE,
             f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
-            remedies.MEASURE_SCALE,
+            plugin_reasons()["R14"].remedy,
         )
 
 
@@ -183,16 +106,15 @@ def _said(
     started: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
 ) -> Reason:
     """The plugin's own reason, and what mends it."""
-    for pattern, kind, remedy in _SAID:
-        match = pattern.search(started.text)
-        if match is not None:
-            text = f"{head}: {started.text}"
-            if kind is AnswerKind.REFUSED and job.findings:
-                text += "; " + "; ".join(sorted(job.findings)[:3])
-            if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
-                text += f"; the file has {', '.join(known.file_scales)}"
-            return Reason(kind, text, remedy.format(*match.groups()))
-    return Reason(AnswerKind.UNKNOWN, f"{head}: {started.text}", remedies.TELL_PLUGIN)
+    reason = reason_in(started.text)
+    if reason is None:
+        return Reason(AnswerKind.UNKNOWN, f"{head}: {started.text}", remedies.TELL_PLUGIN)
+    kind, text = AnswerKind(reason.answer), f"{head}: {started.text}"
+    if kind is AnswerKind.REFUSED and job.findings:
+        text += "; " + "; ".join(sorted(job.findings)[:3])
+    if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
+        text += f"; the file has {', '.join(known.file_scales)}"
+    return Reason(kind, text, reason.remedy)
 
 
 def _different(job: JobLogs, where: CommunicatorScale) -> Iterator[Reason]:

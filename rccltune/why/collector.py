@@ -153,6 +153,7 @@ def _fits(whole: CommunicatorScale, part: CommunicatorScale) -> bool:
 
 def _merge(into: SizeRecord, other: SizeRecord) -> None:
     into.said.update(other.said)
+    into.reasons.update(other.reasons)
     into.ran.update(other.ran)
     into.host |= other.host
     into.paths |= other.paths

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
+from rccltune.logs.messages import plugin_reasons
 from rccltune.model.settings import Setting
 from rccltune.why import remedies
 from rccltune.why.causes import DEFAULTS
@@ -150,7 +151,7 @@ def _about_conditions(job: JobLogs) -> Iterator[JobRemark]:
     for measured, runs in sorted(job.other_library):
         yield JobRemark(
             text=f"the rules were measured with {measured}, and the job runs {runs}",
-            remedy=remedies.OTHER_LIBRARY,
+            remedy=plugin_reasons()["R16"].remedy,
         )
     if job.unchecked:
         names = " and ".join(sorted(job.unchecked))

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from rccltune.logs.library import collective_named
+from rccltune.logs.messages import plugin_reasons
 from rccltune.model.settings import Setting
 from rccltune.why.collector import LogCollector, read_setting
 from rccltune.why.records import MAX_WORDS, NOWHERE, CommunicatorScale, PluginStart, TunerAnswer
@@ -26,11 +27,11 @@ _RELEASE: Final = r"[RN]CCL \d+\.\d+\.\d+"
 _LIBRARY: Final = re.compile(rf" library=({_RELEASE}) \(its rules are for ({_RELEASE})\)")
 _UNCHECKED: Final = re.compile(r" unchecked=(\w+)(?:,(\w+))? \(not known here\)")
 _WARNED: Final = re.compile(
-    rf"rccltune: warning: .+ has rules for ({_RELEASE}), and this job runs ({_RELEASE}): "
+    rf"rccltune: warning: R16 \S+: .+ has rules for ({_RELEASE}), and this job runs ({_RELEASE}): "
 )
 _DECISION: Final = re.compile(
     r"rccltune: comm=(\w+) decision collective=(\w+) nbytes=(\d{1,20}) answer=(\S+) line=(\d+) "
-    r"host=([\w/-]+)(?: offered=(\S+))?"
+    r"host=([\w/-]+)(?: offered=(\S+))?(?: reason=(R\d\d) [\w-]+)?"
 )
 _SUMMARY: Final = re.compile(
     r"rccltune: comm=(\w+) summary calls=(\d{1,20}) hits=(\d{1,20}) misses=(\d{1,20}) "
@@ -134,6 +135,8 @@ class PluginLines:
         record = self._evidence.at(where, collective, int(match[3]))
         self._evidence.show("decision", match[0])
         record.said[TunerAnswer(answer_of(match[4]), int(match[5][:9]))] += 1
+        if match[8] in plugin_reasons():
+            record.reasons[match[8]] += 1
         host = None if match[6] == "-" else read_setting(match[6])
         if host is not None:
             record.host.add(host)

@@ -166,6 +166,7 @@ class SizeRecord:
 
     Attributes:
         said: answers of the tuner, with how often each was written down.
+        reasons: codes of the plugin's reasons, with how often each was written down.
         offered: cells that could be chosen; None where nobody said.
         host: what the library would have chosen by itself.
         ran: settings that ran; one is None where it has no name today.
@@ -176,6 +177,7 @@ class SizeRecord:
     """
 
     said: Counter[TunerAnswer] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     offered: frozenset[Setting] | None = None
     host: set[Setting] = field(default_factory=set)
     ran: Counter[Setting | None] = field(default_factory=Counter)

@@ -90,27 +90,12 @@ _LOG: Final = "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p"
 TELL_PLUGIN: Final = f"run the job with: export {_LOG}"
 TELL_ALL: Final = f"{TELL_LIBRARY} {_LOG}"
 USE_PLUGIN: Final = 'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
-USE_RULES: Final = "set on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
-MEASURE_SCALE: Final = (
-    "measure this scale with rccltune sweep --np, as many ranks as it has, and add its rules"
-)
-NAME_FILE: Final = (
-    "name the file itself on every rank: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
-)
 SAME_FILE: Final = (
     "put the same rule file on every host and set: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
-)
-MODE: Final = (
-    "set the machine's real mode on every rank: export RCCLTUNE_MODE=cpx-nps4 (rccltune detect "
-    "shows it)"
 )
 CHECK_LIBRARY: Final = (
     "see which library the job loads (grep ccl /proc/PID/maps), and name the one that was measured "
     "in its LD_LIBRARY_PATH"
-)
-OTHER_LIBRARY: Final = (
-    "hold the rules against the library that the job runs: rccltune sweep with it, then rccltune "
-    "verify --rules FILE"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from rccltune.logs.messages import plugin_reasons
 from rccltune.model.choice import Rule, is_not_beaten
 from rccltune.model.settings import Setting
 from rccltune.overwritten import Overwrite
@@ -21,7 +22,7 @@ from rccltune.why.records import (
     TunerAnswer,
     is_ours,
 )
-from rccltune.why.remedies import bypassed, cell_of, is_offered, not_selectable, unmet
+from rccltune.why.remedies import bypassed, cell_of, is_offered, not_selectable, tell_rules, unmet
 
 _OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
 
@@ -179,13 +180,13 @@ def by_summary(where: CommunicatorScale, ran: Sequence[Setting], job: JobLogs) -
         return Reason(
             AnswerKind.HOLE,
             f"none of the {sums.calls} calls of this scale met a rule{more}",
-            remedies.tell_rules(job.rule_file),
+            tell_rules(job.rule_file),
         )
     if sums.not_selectable == sums.calls:
         return Reason(
             AnswerKind.NOT_SELECTABLE,
             f"rules matched every call of this scale, and the library offers none of them{more}",
-            remedies.tell_rules(job.rule_file),
+            tell_rules(job.rule_file),
         )
     return None
 
@@ -265,7 +266,7 @@ class SizeAnswers:
     def _unanswered(self, key: Key, seen: SizeRecord) -> Reason:
         rules = self._rules(key)
         if rules is None:
-            return self._unanswered_without_rules(key)
+            return self._by_code(seen)
         if not rules:
             return self._hole(key)
         shut = [rule for rule in rules if not is_offered(rule, seen)]
@@ -289,24 +290,18 @@ class SizeAnswers:
             remedies.SAME_FILE,
         )
 
-    def _unanswered_without_rules(self, key: Key) -> Reason:
-        sums = self._job.totals.get(key[0])
-        if sums is not None and sums.calls and not sums.not_selectable:
-            return Reason(
-                AnswerKind.HOLE,
-                "the file has none here",
-                "see where it has none: rccltune explain RULES",
-            )
-        if sums is not None and sums.not_selectable and not sums.misses:
-            return Reason(
-                AnswerKind.NOT_SELECTABLE,
-                "a rule matched, and the library does not offer what it asks for",
-                unmet(self._job) or remedies.tell_rules(self._job.rule_file),
-            )
+    def _by_code(self, seen: SizeRecord) -> Reason:
+        """The plugin's own reason for no answer, where no rule file is at hand."""
+        asked = tell_rules(self._job.rule_file)
+        if len(seen.reasons) == 1:
+            reason = plugin_reasons()[next(iter(seen.reasons))]
+            kind = AnswerKind(reason.answer)
+            lacking = unmet(self._job) if kind is AnswerKind.NOT_SELECTABLE else None
+            return Reason(kind, reason.means, lacking or reason.remedy or asked)
         return Reason(
             AnswerKind.UNKNOWN,
             "the plugin was asked and gave no answer: there is no rule, or none that can be chosen",
-            remedies.tell_rules(self._job.rule_file),
+            asked,
         )
 
     def _hole(self, key: Key) -> Reason:
@@ -393,7 +388,7 @@ class SizeAnswers:
         remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
         if self._known.file_rules is None and self._job.rule_file:
             # What ran, held against what each rule asks for, tells as much without another run.
-            remedy = remedies.tell_rules(self._job.rule_file)
+            remedy = tell_rules(self._job.rule_file)
         return Reason(AnswerKind.UNKNOWN, f"{told}nothing here says what a rule answered", remedy)
 
     def _is_loaded(self) -> bool:

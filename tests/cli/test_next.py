@@ -10,7 +10,7 @@ import pytest
 from rccltune.cli import run
 from rccltune.job.run_time import pattern_of
 
-INERT = "inert: neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set"
+INERT = "inert: R07 nothing-set: neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set"
 IN_FORCE = "rules=3 of=3 skipped-rows=0 file=/r.csv sha256=8f0ebd34"
 ASKED = "decision collective=allreduce nbytes=1024 answer={} host=ring/ll offered=tree/ll,ring/ll"
 TABLE = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.logs import resolver
-from rccltune.logs.resolver import meaning_of
+from rccltune.logs import messages
+from rccltune.logs.messages import meaning_of
 
 
 # Texts as the programs print them: RCCL, rccl-tests, Open MPI 5.0.11 (facts of 2026).
@@ -71,7 +71,7 @@ def test_a_public_failure_is_explained(shared_data: Path) -> None:
 )
 def test_a_kill_is_told_from_a_crash(text: str, killed: bool) -> None:
     """Launchers kill the others when one rank crashes: then it was a crash."""
-    assert resolver.was_killed(text) is killed
+    assert messages.was_killed(text) is killed
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_a_kill_is_told_from_a_crash(text: str, killed: bool) -> None:
 )
 def test_a_memory_fault_is_known_by_its_text(text: str, fault: bool) -> None:
     """ROCm's runtime and CUDA's; too little memory is none."""
-    assert resolver.is_memory_fault(text) is fault
+    assert messages.is_memory_fault(text) is fault

@@ -78,8 +78,8 @@ def test_decisions_say_what_the_table_held(host: PluginLibrary, tmp_path: Path) 
     lines = (tmp_path / "log-000000000000beef").read_text(encoding="ascii").splitlines()
     offered = "host=ring/ll offered=tree/ll,tree/ll128,ring/ll,ring/simple"
     assert [line.partition(" decision collective=allreduce ")[2] for line in lines[1:3]] == [
-        f"nbytes=8 answer=ring/simple/16 line=1 {offered}",
-        f"nbytes=200 answer=none line=0 {offered}",
+        f"nbytes=8 answer=ring/simple/16 line=1 {offered} reason=R20 rule-hit",
+        f"nbytes=200 answer=none line=0 {offered} reason=R22 no-rule",
     ]
     assert " summary calls=3 " in lines[3]
 

@@ -31,9 +31,9 @@ def rank(number: int, n_ranks: int = 8) -> list[str]:
             f"{head}ncclCommInitRankConfig {comm}nranks {n_ranks} cudaDev 0 nvmlDev 0 busId 5000 "
             "commId 0xab - Init COMPLETE"
         ),
-        f"{own}decision collective=allreduce nbytes=4096 answer=tree/ll line=3 host=ring/ll",
-        f"{own}decision collective=allreduce nbytes=8192 answer=none line=0 host=ring/ll",
-        f"{own}decision collective=allgather nbytes=8192 answer=ring/ll line=4 host=ring/simple",
+        f"{own}decision collective=allreduce nbytes=4096 answer=tree/ll line=3 host=ring/ll reason=R20 rule-hit",
+        f"{own}decision collective=allreduce nbytes=8192 answer=none line=0 host=ring/ll reason=R22 no-rule",
+        f"{own}decision collective=allgather nbytes=8192 answer=ring/ll line=4 host=ring/simple reason=R20 rule-hit",
         f"{own}summary calls=9 hits=6 misses=3 not-selectable=0 fallbacks=0",
     ]
     if number == 0:
@@ -119,7 +119,7 @@ def test_two_communicators_of_one_process_are_kept_apart(tmp_path: Path) -> None
         f"{head}comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
         f"{head}comm 0x2 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0",
         "rccltune: comm=a nodes=1 ranks=8 abi=v5 rules=1 of=1 skipped-rows=0 file=/r sha256=" + SHA,
-        "rccltune: comm=b nodes=1 ranks=2 abi=v5 inert: /r: no rule for 2 ranks on 1 nodes",
+        "rccltune: comm=b nodes=1 ranks=2 abi=v5 inert: R14 other-scale: /r: no rule for 2 ranks on 1 nodes",
         "rccltune: comm=a decision collective=allreduce nbytes=8 answer=tree/ll line=1 host=ring/ll",
         f"{head}AllReduce: 8 Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..0}}",
     ]

@@ -27,12 +27,14 @@ FORMS = {
     + "ab" * 32
     + "\n"
     "rccltune: comm=0x9 decision collective=allreduce nbytes=1024 answer=tree/ll/4 line=3 "
-    "host=ring/ll offered=ring/ll,tree/ll\n"
-    "rccltune: comm=0x9 decision collective=allreduce nbytes=2048 answer=none line=0 host=ring/ll\n"
+    "host=ring/ll offered=ring/ll,tree/ll reason=R20 rule-hit\n"
+    "rccltune: comm=0x9 decision collective=allreduce nbytes=2048 answer=none line=0 host=ring/ll "
+    "reason=R22 no-rule\n"
     "rccltune: comm=0x9 summary calls=9 hits=4 misses=5 not-selectable=0 fallbacks=0\n"
     "rccltune: comm=0x9 rule line=3 setting=tree/ll channels=4 hits=4\n"
     f"{_HEAD}AllReduce: 1024 Bytes -> Algo TREE proto LL channel{{Lo..Hi}}={{0..3}}\n",
-    "refused": "rccltune: error: communicator of 2 ranks on 1 nodes: /r.csv: refused, 1 errors\n"
+    "refused": "rccltune: error: communicator of 2 ranks on 1 nodes: R10 file-refused: "
+    "/r.csv: refused, 1 errors\n"
     "  line 3: unknown algorithm 'teapot' [unknown-algorithm]\n",
     "own reader": _INIT
     + f"{_HEAD}NCCL_TUNER_CONFIG_FILE set by environment to /opt/my.csv\n"

@@ -1,4 +1,4 @@
-"""Every message that the plugin can print is understood: they are taken from its sources."""
+"""Every message that the plugin can print is understood, and its codes are those of its sources."""
 
 from __future__ import annotations
 
@@ -7,39 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.logs.messages import plugin_reasons
 from rccltune.why.collector import LogCollector
 from rccltune.why.knowledge import JobKnowledge
 from rccltune.why.plugin_lines import PluginLines
 from rccltune.why.ranges import job_report
 from rccltune.why.records import AnswerKind, JobReport
 
-# A reason in native_plugin/src: end(load, CONFIG_X, "…" "…", bad_value(…) or snprintf(reason, …).
+_CODE = re.compile(r"#define REASON_\w+\s+\"(R\d\d) ([a-z-]+)(: )?\"")
+# What ends a start: the first text of each must be a code's.
 _END = re.compile(
-    r"end\(\s*(?:&?load),\s*CONFIG_(\w+),\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)", re.DOTALL
+    r"(?:load_end\(\s*load,\s*CONFIG_\w+,|snprintf\((?:config->)?reason, (?:size|sizeof config->reason),)"
+    r"\s*([\w\"%]+)"
 )
-_REASON = re.compile(
-    r"snprintf\((?:config->reason|load->config->reason|reason), (?:sizeof [\w>-]+|size),"
-    r"\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)",
-    re.DOTALL,
-)
-_TEXT = re.compile(r"\"((?:[^\"\\]|\\.)*)\"")
-_FILLED = {"s": "cpx-nps4", "u": "7", "d": "7", "x": "74a1"}
-
-
-def formats(source: str) -> list[tuple[str, str]]:
-    """Outcome and message, with something in place of each conversion."""
-    found = [(match[1], match[2]) for match in _END.finditer(source)]
-    found += [("WRONG", match[1]) for match in _REASON.finditer(source)]
-    return [(outcome, fill("".join(_TEXT.findall(pieces)))) for outcome, pieces in found]
-
-
-def fill(text: str) -> str:
-    """As printf would have it."""
-    # The name of a variable is the one conversion that a reader looks for.
-    text = text.replace("%s='%.60s'", "RCCLTUNE_MODE='x'")
-    text = text.replace("%s: there is a control", "NCCL_TUNER_CONFIG_FILE: there is a control")
-    text = text.replace("%%", "%").replace('\\"', '"').split("\\n")[0]
-    return re.sub(r"%[-0-9.]*\*?(?:ll|z)?([sudx])", lambda match: _FILLED[match[1]], text)
 
 
 def answered(line: str) -> JobReport:
@@ -56,25 +36,56 @@ def sources(repository: Path) -> Path:
     return repository / "native_plugin" / "src"
 
 
-def test_every_reason_has_an_answer(sources: Path) -> None:
-    """Stopped or silent: each reason that init can have is an answer with a remedy."""
-    reasons = [
-        one
-        for name in ("config.c", "requirements.c", "settings.c", "watch.c")
-        for one in formats((sources / name).read_text(encoding="utf-8"))
+def test_codes_are_the_same_in_the_plugin_the_table_and_the_manual(
+    sources: Path, repository: Path
+) -> None:
+    """Codes and names of reasons.h, of messages.yaml and of docs/plugin.md, each list whole."""
+    coded = {(one[0], one[1]) for one in _CODE.findall((sources / "reasons.h").read_text("utf-8"))}
+    assert len(coded) > 20
+    assert coded == {(one.code, one.name) for one in plugin_reasons().values()}
+    manual = (repository / "docs" / "plugin.md").read_text("utf-8")
+    assert coded == set(re.findall(r"`(R\d\d) ([a-z-]+)`", manual))
+
+
+def test_whatever_ends_a_start_begins_with_a_code(sources: Path) -> None:
+    """Messages of each file that reads settings, rule files and the machine."""
+    begun = [
+        first
+        for name in ("config.c", "requirements.c", "settings.c", "watch.c", "record.c")
+        for first in _END.findall((sources / name).read_text(encoding="utf-8"))
     ]
-    assert len(reasons) > 20
-    for outcome, reason in reasons:
-        head = (
-            "rccltune: comm=0123456789abcdef nodes=1 ranks=64 abi=v5 inert: "
-            if outcome == "NOTHING"
-            else "rccltune: error: communicator of 64 ranks on 1 nodes: "
-        )
-        found = answered(head + reason).answers
-        assert [a.kind for a in found] != [AnswerKind.UNKNOWN], reason
-        assert len(found) == 1, reason
-        assert found[0].remedy, reason
-        assert reason.split("%")[0][:40] in found[0].text
+    assert len(begun) > 20
+    # Of another machine or mode: the code is the format's first argument.
+    assert {one for one in begun if not one.startswith("REASON_")} == {'"%s%s'}
+
+
+@pytest.mark.parametrize("code", sorted(code for code in plugin_reasons() if code < "R20"))
+def test_every_reason_of_a_start_has_an_answer(code: str) -> None:
+    """Stopped or silent: an answer of its own kind, the plugin's words and a remedy."""
+    reason = plugin_reasons()[code]
+    said = f"{code} {reason.name}: RCCLTUNE_MODE='x': expected a mode"
+    for head in (
+        "rccltune: comm=0123456789abcdef nodes=1 ranks=64 abi=v5 inert: ",
+        "rccltune: error: communicator of 64 ranks on 1 nodes: ",
+    ):
+        (found,) = answered(head + said).answers
+        assert found.kind is AnswerKind(reason.answer)
+        assert found.kind is not AnswerKind.UNKNOWN
+        assert said in found.text
+        assert found.remedy
+        assert "{" not in found.remedy
+
+
+DECIDED = sorted(code for code in plugin_reasons() if code >= "R20")
+
+
+@pytest.mark.parametrize("code", DECIDED)
+def test_every_reason_of_a_decision_has_an_answer(code: str) -> None:
+    """Without the rule file at hand the code alone tells why a call was answered so."""
+    reason = plugin_reasons()[code]
+    answer = "tree/ll line=3" if code in ("R20", "R21") else "none line=0"
+    found = answered(f"{DECISION}answer={answer} host=ring/ll reason={code} {reason.name}").answers
+    assert [one.kind for one in found] == [AnswerKind(reason.answer)]
 
 
 START = "rccltune: comm=00000000000000ab nodes=1 ranks=8 abi=v5 "
@@ -88,7 +99,7 @@ LINES = [
     (COMM + "summary calls=4 hits=1 misses=1 not-selectable=2 fallbacks=0", "totals"),
     (COMM + "rule line=2 setting=tree/ll channels=4 hits=9", "hit_rules"),
     (
-        "rccltune: warning: /r.csv has rules for NCCL 2.28.9, and this job runs NCCL 2.30.7: whether …",
+        "rccltune: warning: R16 other-library: /r.csv has rules for NCCL 2.28.9, and this job runs NCCL 2.30.7: whether …",
         "other_library",
     ),
     (
@@ -105,7 +116,7 @@ LINES = [
         "unchecked",
     ),
     (
-        "rccltune: error: comm=0: the record could not be written to /x: the disk is full; what …",
+        "rccltune: error: comm=0: R17 record-failed: the record could not be written to /x: the disk is full; what …",
         "unwritten",
     ),
     ("rccltune: error: comm=00000000000000ab: the record could not be written to /x", "unwritten"),
