@@ -47,14 +47,14 @@ def _named(words: str) -> frozenset[str]:
 FIELDS = _named(
     """
     format id tool simulated samples_of n_samples fingerprint product arch cu_count mode compute
-    memory hosts devices benchmark_sha256 ranks_per_process binding runner setup name environment
-    process purpose number_of communicators plugin said n_nodes n_ranks rank_placement
+    memory hosts devices benchmark_sha256 serves ranks_per_process binding runner setup name
+    environment process purpose number_of communicators plugin said n_nodes n_ranks rank_placement
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
     words
     path sha256 version rules_sha256 rules_before rules fallbacks replicates processes
     seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
-    ratio low high n n_sizes n_undecided clock loop one_root registered
+    ratio value low high n n_sizes n_undecided clock loop one_root registered
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype redop graph nbytes baseline_us tuned_us interval ran answer
     n_launches n_wrong judgement judgements rule before after reason why zones zone

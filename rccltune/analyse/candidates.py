@@ -12,10 +12,8 @@ from rccltune.analyse import selectable
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TARGET, TimeGrid
-from rccltune.analyse.segmentation import NONE
-from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
+from rccltune.analyse.zones import ZoneCriteria, choose_zones
 from rccltune.model.choice import NOTHING_SELECTABLE, Zone
-from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import Role, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
 
@@ -121,7 +119,7 @@ class Candidates:
             is_proven=options.proven,
             weight=weight,
         )
-        return [rounded_record(self._zone(one)) for one in choose_zones(self.gains, wanted)]
+        return choose_zones(self.target, self.gains, wanted)
 
     def _at_measured(self, calls: Mapping[int, float]) -> dict[int, float]:
         """Calls by the measured size that is nearest to theirs, in log size."""
@@ -131,29 +129,6 @@ class Candidates:
             nearest = int(np.abs(sizes - np.log(max(nbytes, 1))).argmin())
             calls_at_measured[int(self.grid.nbytes[nearest])] += n_calls
         return calls_at_measured
-
-    def _zone(self, by_row: ZoneByRow) -> Zone:
-        return Zone(
-            target=self.target,
-            min_nbytes=by_row.min_nbytes,
-            max_nbytes=by_row.max_nbytes,
-            setting=self._setting(by_row.row),
-            reason=by_row.reason,
-            measured_from=by_row.sizes[0] if by_row.sizes else None,
-            measured_to=by_row.sizes[-1] if by_row.sizes else None,
-            n_sizes=len(by_row.sizes),
-            worst_regret=by_row.worst_regret,
-            mean_regret=by_row.mean_regret,
-            gain=by_row.gain,
-            fallback=self._setting(by_row.fallback),
-            fallback_gain=by_row.fallback_gain,
-            proof=by_row.proof,
-            n_communicators=by_row.n_communicators,
-            restores=by_row.restores,
-        )
-
-    def _setting(self, row: int) -> Setting | None:
-        return None if row == NONE else Setting.parse(self.gains.names[row])
 
 
 def target_of(named: Sequence[Any]) -> Target:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,13 +17,14 @@ from rccltune.model.choice import (
     BASELINE_UNKNOWN,
     NOT_FASTER,
     NOT_MEASURED,
-    GainInterval,
     GainProof,
+    Zone,
     not_proven,
 )
 from rccltune.model.curves import GAP
-from rccltune.model.rounding import rounded
-from rccltune.model.settings import Setting
+from rccltune.model.estimate import Estimate
+from rccltune.model.rounding import rounded, rounded_record
+from rccltune.model.settings import Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES
 
 # Sizes a quarter of an octave apart: between them nothing is guessed.
@@ -59,33 +61,7 @@ class ZoneCriteria:
         return noise.PROVEN if self.is_proven else noise.LIKELY
 
 
-@dataclass(frozen=True, kw_only=True)
-class ZoneByRow:
-    """A zone whose setting is a row of :class:`rccltune.analyse.gains.SettingGains`.
-
-    Its fields are those of :class:`rccltune.model.choice.Zone`.
-
-    Attributes:
-        row: row of the setting; NONE where the sizes are left to the library.
-        fallback: row of what to choose where ``row`` cannot be selected, or NONE.
-    """
-
-    min_nbytes: int
-    max_nbytes: int
-    row: int = NONE
-    reason: str | None = None
-    sizes: tuple[int, ...] = ()
-    n_communicators: int = 0
-    proof: GainProof | None = None
-    gain: GainInterval | None = None
-    worst_regret: float | None = None
-    mean_regret: float | None = None
-    fallback: int = NONE
-    fallback_gain: GainInterval | None = None
-    restores: bool = False
-
-
-def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]:
+def choose_zones(target: Target, gains: SettingGains, criteria: ZoneCriteria) -> list[Zone]:
     """Decide which setting wins at which sizes: zones and gaps from 0 bytes to the largest size.
 
     Settings win by :func:`wins`; zones are as few as the tolerance permits. Between sizes more than
@@ -95,7 +71,7 @@ def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]
     nbytes = gains.grid.nbytes
     loss, carries, none = _loss_of_settings(gains, criteria)
     states = fewest_zones(loss, carries, none)
-    zones: list[ZoneByRow] = []
+    zones: list[Zone] = []
     for sizes in np.split(
         np.arange(len(nbytes)), np.flatnonzero(nbytes[1:] > GAP * nbytes[:-1]) + 1
     ):
@@ -105,8 +81,8 @@ def choose_zones(gains: SettingGains, criteria: ZoneCriteria) -> list[ZoneByRow]
             row = inside[part[0]]
             if row != NONE and not carries[row, sizes[part]].any():
                 inside[part] = NONE
-        zones += _zones_of_close_sizes(gains, criteria, sizes, inside)
-    return _with_gaps(zones)
+        zones += _zones_of_close_sizes(target, gains, criteria, sizes, inside)
+    return [rounded_record(zone) for zone in _with_gaps(target, zones)]
 
 
 def wins(gains: SettingGains, criteria: ZoneCriteria) -> Truths:
@@ -126,8 +102,8 @@ def _ranges(states: Counts) -> list[Counts]:
 
 
 def _zones_of_close_sizes(
-    gains: SettingGains, criteria: ZoneCriteria, sizes: Counts, states: Counts
-) -> list[ZoneByRow]:
+    target: Target, gains: SettingGains, criteria: ZoneCriteria, sizes: Counts, states: Counts
+) -> list[Zone]:
     """Zones of sizes that lie close together."""
     nbytes, parts = gains.grid.nbytes, _ranges(states)
     ends = [
@@ -139,7 +115,11 @@ def _zones_of_close_sizes(
     lows = [int(nbytes[sizes[0]]), *(low for _, low in ends)]
     highs = [*(high for high, _ in ends), int(nbytes[sizes[-1]])]
     return [
-        _zone(gains, criteria, int(states[one[0]]), sizes[one], (low, high))
+        replace(
+            _zone(target, gains, criteria, int(states[one[0]]), sizes[one]),
+            min_nbytes=low,
+            max_nbytes=high,
+        )
         for one, low, high in zip(parts, lows, highs, strict=True)
     ]
 
@@ -205,37 +185,48 @@ def _border(
 
 
 def _zone(
-    gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts, ends: tuple[int, int]
-) -> ZoneByRow:
-    measured = tuple(int(one) for one in gains.grid.nbytes[sizes])
+    target: Target, gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts
+) -> Zone:
+    """A zone of measured sizes, from the first of them to the last."""
+    measured = [int(one) for one in gains.grid.nbytes[sizes]]
+    zone = Zone(
+        target=target,
+        min_nbytes=measured[0],
+        max_nbytes=measured[-1],
+        setting=None if row == NONE else gains.settings[row],
+        reason=_why_none(gains, criteria, sizes) if row == NONE else None,
+        measured_from=measured[0],
+        measured_to=measured[-1],
+        n_sizes=len(measured),
+    )
     if row == NONE:
-        reason = _why_none(gains, criteria, sizes)
-        return ZoneByRow(min_nbytes=ends[0], max_nbytes=ends[1], reason=reason, sizes=measured)
+        return zone
     regret = np.expm1(gains.regret[row, sizes])
-    n = gains.grid.times.n[:, gains.rows[row], sizes]
     proof = GainProof.NO_BASELINE
     if gains.library is not None:
         is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
         is_proven |= gains.restores[row, sizes].any()
         proof = GainProof.REPEATED if is_proven else GainProof.UNPROVEN
     behind = _fallback(gains, criteria, row, sizes)
-    return ZoneByRow(
-        min_nbytes=ends[0],
-        max_nbytes=ends[1],
-        row=row,
-        sizes=measured,
-        n_communicators=int(np.median(n[n > 0])),
+    return replace(
+        zone,
+        n_communicators=_n_communicators(gains, row, sizes),
         proof=proof,
         gain=_gain(gains, row, sizes),
         worst_regret=float(regret.max()),
-        mean_regret=float(regret.mean()),
-        fallback=behind,
+        fallback=None if behind == NONE else gains.settings[behind],
         fallback_gain=None if behind == NONE else _gain(gains, behind, sizes),
         restores=gains.library is not None and bool(gains.restores[row, sizes].any()),
     )
 
 
-def _gain(gains: SettingGains, row: int, sizes: Counts) -> GainInterval | None:
+def _n_communicators(gains: SettingGains, row: int, sizes: Counts) -> int:
+    """Communicators in which a setting was timed, in the median over sizes."""
+    n = gains.grid.times.n[:, gains.rows[row], sizes]
+    return int(np.median(n[n > 0]))
+
+
+def _gain(gains: SettingGains, row: int, sizes: Counts) -> Estimate | None:
     """Mean gain over the sizes of a zone with its 95 % interval, in the least favourable view."""
     if gains.library is None:
         return None
@@ -243,9 +234,7 @@ def _gain(gains: SettingGains, row: int, sizes: Counts) -> GainInterval | None:
     if not np.isfinite(gains.ratio.log[at]).any():
         return None
     low, mean, high = noise.mean_interval(gains.ratio, at)
-    return GainInterval(
-        low=float(np.expm1(low)), mean=float(np.expm1(mean)), high=float(np.expm1(high))
-    )
+    return Estimate.of_logs(mean, low, high, _n_communicators(gains, row, sizes))
 
 
 def _fallback(gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Counts) -> int:
@@ -285,16 +274,16 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
     return not_proven(best, f"{seen}, where times are known to {known_to:.0%}")
 
 
-def _with_gaps(zones: list[ZoneByRow]) -> list[ZoneByRow]:
+def _with_gaps(target: Target, zones: Sequence[Zone]) -> Iterator[Zone]:
     """Zones in their order, and the ranges before, between and after them that have no rule."""
-    with_gaps: list[ZoneByRow] = []
     end = -1
     for zone in zones:
         if zone.min_nbytes > end + 1:
-            with_gaps.append(
-                ZoneByRow(min_nbytes=end + 1, max_nbytes=zone.min_nbytes - 1, reason=NOT_MEASURED)
-            )
-        with_gaps.append(zone)
+            yield _not_measured(target, end + 1, zone.min_nbytes - 1)
+        yield zone
         end = zone.max_nbytes
-    last = ZoneByRow(min_nbytes=end + 1, max_nbytes=MAX_NBYTES, reason=NOT_MEASURED)
-    return [*with_gaps, last]
+    yield _not_measured(target, end + 1, MAX_NBYTES)
+
+
+def _not_measured(target: Target, low: int, high: int) -> Zone:
+    return Zone(target=target, min_nbytes=low, max_nbytes=high, setting=None, reason=NOT_MEASURED)

@@ -240,8 +240,8 @@ class Loaded:
         """A row for each zone of the stored choice; empty before emit-config chose.
 
         ``min_nbytes``, ``max_nbytes``, ``setting`` (missing where the library is left
-        to itself), ``reason`` (of that), ``fallback``, ``gain_low``, ``gain``, ``gain_high`` (over
-        the library in the mean over its sizes, 0.2 is 20 %, with its 95 % interval),
+        to itself), ``reason`` (of that), ``fallback``, ``gain_low``, ``gain``, ``gain_high`` (the
+        library's time over its own in the mean over its sizes, with its 95 % interval),
         ``worst_regret`` (behind the best, at most), ``proof``, ``n_sizes``, ``n_communicators``.
         """
         choice = read_choice(self.path)
@@ -257,7 +257,7 @@ class Loaded:
                 "reason": zone.reason,
                 "fallback": str(zone.fallback) if zone.fallback else None,
                 "gain_low": zone.gain.low if zone.gain else None,
-                "gain": zone.gain.mean if zone.gain else None,
+                "gain": zone.gain.value if zone.gain else None,
                 "gain_high": zone.gain.high if zone.gain else None,
                 "worst_regret": zone.worst_regret,
                 "proof": zone.proof.value if zone.proof else None,

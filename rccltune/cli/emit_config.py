@@ -122,7 +122,7 @@ def _row(zone: Zone) -> tuple[str, ...]:
         str(zone.setting) if zone.setting else "–",
         str(zone.n_sizes),
         "–" if zone.worst_regret is None else f"{100 * zone.worst_regret:.1f} %",
-        _percent(zone.gain.mean if zone.gain else None),
+        _percent(zone.gain.value - 1 if zone.gain else None),
         _why(zone),
     )
 

@@ -18,60 +18,14 @@ from rccltune.analyse import noise
 from rccltune.job.runs import JobRun, RunKind
 from rccltune.model.brief import brief
 from rccltune.model.errors import RccltuneError
+from rccltune.model.estimate import Estimate
+from rccltune.model.schema import to_plain
 
 # A loss below it is said and is no reason for another exit code: counting calls may cost as much.
 NEGLIGIBLE: Final = 0.005
 # First losses of the same step differ by the order in which ranks add.
 _SAME_LOSS: Final = 1e-3
 _TUNER: Final = ("NCCL_TUNER_", "RCCLTUNE_CONFIG_DIR")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobGain:
-    """Ratio of speed over the job as it is, from pairs of runs.
-
-    Attributes:
-        low: lower end of the 95 % interval; None from one pair, which has no interval.
-        high: its upper end.
-    """
-
-    ratio: float
-    low: float | None
-    high: float | None
-    pairs: int
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether the whole interval lies above 1."""
-        return self.low is not None and self.low > 1
-
-    @property
-    def is_slower(self) -> bool:
-        """Whether the whole interval lies below 1."""
-        return self.high is not None and self.high < 1
-
-    @property
-    def is_harm(self) -> bool:
-        """Whether it is slower by more than is negligible."""
-        return self.high is not None and self.high < 1 - NEGLIGIBLE
-
-    @property
-    def words(self) -> str:
-        """One line: faster, slower or no difference shown, with interval and pairs."""
-        pairs = f"{self.pairs} pair{'s' * (self.pairs != 1)}"
-        if self.low is None or self.high is None:
-            return f"{ratio_text(self.ratio)}, {pairs}: no interval, so nothing is shown"
-        if self.is_slower:
-            slower = [ratio_text(1 / one) for one in (self.ratio, self.high, self.low)]
-            return f"{slower[0]}× slower ({slower[1]} to {slower[2]}), {pairs}"
-        interval = f"({ratio_text(self.low)} to {ratio_text(self.high)}), {pairs}"
-        if self.is_faster:
-            return f"{ratio_text(self.ratio)}× faster {interval}"
-        return f"no difference shown: {ratio_text(self.ratio)} {interval}"
-
-    def as_plain(self) -> dict[str, Any]:
-        """Form for --json."""
-        return {"ratio": self.ratio, "low": self.low, "high": self.high, "pairs": self.pairs}
 
 
 @brief
@@ -100,25 +54,27 @@ class JobResult:
     is_interrupted: bool = False
 
     @property
-    def gain(self) -> JobGain | None:
-        """Gain of the rules; None without a pair."""
+    def gain(self) -> Estimate | None:
+        """Speed with the rules over speed as it is; None below two pairs."""
         return self.gain_of(RunKind.RULES)
 
-    def gain_of(self, arm: RunKind) -> JobGain | None:
-        """Gain of a kind of run; None without a pair."""
+    def gain_of(self, arm: RunKind) -> Estimate | None:
+        """The same of a kind of run."""
+        logs = self._logs(arm)
+        if len(logs) < 2:
+            return None
+        _, mean, high = noise.t_interval(logs)
+        half = max(high - mean, noise.LEAST)
+        return Estimate.of_logs(mean, mean - half, mean + half, len(logs))
+
+    def _logs(self, arm: RunKind) -> list[float]:
+        """Log ratio of speeds of each pair that is complete."""
         of_kind, as_is = ({r.pair: r for r in self.good(one)} for one in (arm, RunKind.AS_IS))
-        logs = [
+        return [
             log(_value(as_is[pair]) / _value(of_kind[pair])) * (-1 if self.is_rate else 1)
             for pair in of_kind
             if pair in as_is
         ]
-        if len(logs) < 2:
-            return JobGain(ratio=exp(logs[0]), low=None, high=None, pairs=1) if logs else None
-        _, mean, high = noise.t_interval(logs)
-        half = max(high - mean, noise.LEAST)
-        return JobGain(
-            ratio=exp(mean), low=exp(mean - half), high=exp(mean + half), pairs=len(logs)
-        )
 
     def good(self, arm: RunKind) -> list[JobRun]:
         """Counted runs of a kind that ended well."""
@@ -137,12 +93,11 @@ class JobResult:
     @property
     def lines(self) -> tuple[str, ...]:
         """The answer, a sentence a line."""
-        gain = self.gain
         return tuple(
             line
             for line in (
                 "SIMULATED, no hardware" if self.simulated else None,
-                f"With the rules: {gain.words if gain else 'not known, no pair is complete'}",
+                f"With the rules: {self._words(RunKind.RULES)}",
                 self._bad_line(),
                 *self._force_lines(),
                 self._ended_early(),
@@ -153,6 +108,13 @@ class JobResult:
             )
             if line
         )
+
+    def _words(self, arm: RunKind) -> str:
+        """Faster, slower or no difference shown, with interval and pairs."""
+        gain, logs = self.gain_of(arm), self._logs(arm)
+        if gain is None and logs:
+            return f"{ratio_text(exp(logs[0]))}, 1 pair: no interval, so nothing is shown"
+        return "not known, no pair is complete" if gain is None else gain_words(gain)
 
     def _ended_early(self) -> str | None:
         if len(self.good(RunKind.RULES)) >= self.planned:
@@ -171,10 +133,12 @@ class JobResult:
         if not self.hits(RunKind.BAD_RULES)[0] or gain is None:
             return "With bad rules: not known, since they answered no call"
         if gain.is_slower:
-            return f"With bad rules: {gain.words}: what settings do to this job can be seen here"
+            return (
+                f"With bad rules: {gain_words(gain)}: what settings do to this job can be seen here"
+            )
         return (
-            f"With bad rules: {gain.words}: either settings hardly matter to this job, or its runs "
-            "differ too much to see it"
+            f"With bad rules: {gain_words(gain)}: either settings hardly matter to this job, or "
+            "its runs differ too much to see it"
         )
 
     def _force_lines(self) -> Iterable[str]:
@@ -215,8 +179,8 @@ class JobResult:
             "measure": self.what,
             "more_is_better": self.is_rate,
             "planned": self.planned,
-            "rules": self.gain.as_plain() if self.gain else None,
-            "bad_rules": bad.as_plain() if bad else None,
+            "rules": to_plain(self.gain) if self.gain else None,
+            "bad_rules": to_plain(bad) if bad else None,
             "says": list(self.lines),
             "failure": self.failure.message if self.failure else None,
             "runs": [_run_plain(run) for run in self.runs],
@@ -231,6 +195,23 @@ def site_notes(site: Sequence[str]) -> Iterable[str]:
     forced = [one for one in site if one not in tuner]
     if forced:
         yield f"set in every run: {', '.join(forced)}; rules choose only what that leaves"
+
+
+def gain_words(gain: Estimate) -> str:
+    """``1.250× faster (1.249 to 1.251), 6 pairs``; slower is said by the inverse."""
+    pairs = f"{gain.n} pairs"
+    if gain.is_slower:
+        slower = [ratio_text(1 / one) for one in (gain.value, gain.high, gain.low)]
+        return f"{slower[0]}× slower ({slower[1]} to {slower[2]}), {pairs}"
+    interval = f"({ratio_text(gain.low)} to {ratio_text(gain.high)}), {pairs}"
+    if gain.is_faster:
+        return f"{ratio_text(gain.value)}× faster {interval}"
+    return f"no difference shown: {ratio_text(gain.value)} {interval}"
+
+
+def is_harm(gain: Estimate) -> bool:
+    """Whether a job is slower by more than is negligible."""
+    return gain.high < 1 - NEGLIGIBLE
 
 
 def ratio_text(value: float) -> str:

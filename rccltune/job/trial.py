@@ -187,8 +187,7 @@ class _Trial:
     @property
     def tells(self) -> bool:
         """Whether there are pairs enough for an interval."""
-        gain = self.answer().gain
-        return gain is not None and gain.low is not None
+        return self.answer().gain is not None
 
     def answer(self) -> JobResult:
         """Result of the runs made so far."""

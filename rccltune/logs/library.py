@@ -28,11 +28,6 @@ from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 
 # "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
 MODEL_ROW: Final = r" *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})"
-# Without and with the scale before it: NCCL and RCCL to 2.26, and RCCL from 2.27 on (src/init.cc).
-COLL_CHANNELS: Final = (
-    r"(?:(?:comm:\w+, )?nRanks:(?P<n_ranks>\d{1,9}), nNodes:(?P<n_nodes>\d{1,9}), coll channels:)?"
-    r"(?P<n_channels>\d{1,6})(?: coll channels, | collnet channels:)"
-)
 # host:pid:tid [device], and before most levels a file with its line, a function, or a time.
 LOG_HEAD: Final = r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ ){0,2}NCCL "
 # ATTN is NCCL's from 2.32.3 on: between WARN and INFO (src/debug.cc).

@@ -21,7 +21,6 @@ from rccltune.machine.visible_devices import (
     visible_devices,
 )
 from rccltune.model.errors import CommandLineError, MachineError
-from rccltune.model.measurement import Launch
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.simulate.node import SimulatedNode
@@ -393,12 +392,3 @@ def simulated_system(node: SimulatedNode) -> System:
         if a is not b and node.raw["library"].get("all_xgmi", True)
     )
     return System(root=Path("/"), status="known", vendor="amd", gpus=gpus, links=links)
-
-
-def n_started_in_groups(one: Launch) -> int | None:
-    """Ranks of all groups of a launch, None where its ranks are one group."""
-    pairs = dict(one.environment)
-    if not any(name.startswith("NCCL_TESTS_SPLIT") for name in pairs):
-        return None
-    listed = next((pairs[name] for name in VISIBLE if name in pairs), None)
-    return None if listed is None else len(listed.split(","))

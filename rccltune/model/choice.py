@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Integer, Line, Number, Whole
 from rccltune.model.settings import Mode, Scale, Setting, Target, View
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
@@ -70,20 +71,6 @@ class UnselectableSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GainInterval:
-    """baseline time / chosen time - 1 in the mean over a zone's sizes.
-
-    Attributes:
-        low: lower end of its interval, which holds the true one with 95 %.
-        high: upper end.
-    """
-
-    low: Number
-    mean: Number
-    high: Number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """An interval of sizes where one setting is chosen, or a gap where none is.
 
@@ -93,7 +80,8 @@ class Zone:
         measured_from: smallest measured size inside, None where nothing was measured.
         measured_to: largest measured size inside.
         worst_regret: time(chosen) / time(best measured) - 1, the largest over sizes and views.
-        gain: over baseline, None where no baseline was measured.
+        gain: baseline time / its time in the mean over its sizes, in the view that gains least;
+            None where no baseline was measured.
         fallback: what to choose where the setting is not selectable; proven where the zone is.
         fallback_gain: of the fallback, as ``gain``.
         proof: what the gain rests on, None for a gap.
@@ -111,10 +99,9 @@ class Zone:
     measured_to: Whole | None = None
     n_sizes: Whole = 0
     worst_regret: Number | None = None
-    mean_regret: Number | None = None
-    gain: GainInterval | None = None
+    gain: Estimate | None = None
     fallback: Setting | None = None
-    fallback_gain: GainInterval | None = None
+    fallback_gain: Estimate | None = None
     proof: GainProof | None = None
     n_communicators: Whole = 0
     restores: bool = False

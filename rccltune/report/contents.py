@@ -276,8 +276,7 @@ def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Ratio | None
     if zone is None or zone.gain is None:
         return None
     gain = zone.gain
-    # Rounded where it is printed, and only there.
-    return Ratio(ratio=1 + gain.mean, low=1 + gain.low, high=1 + gain.high, n=zone.n_communicators)
+    return Ratio(ratio=gain.value, low=gain.low, high=gain.high, n=gain.n)
 
 
 def is_of(rule: Rule, zone: Zone) -> bool:

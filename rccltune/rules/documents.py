@@ -82,18 +82,6 @@ def first_at(intervals: Iterable[Interval], sizes: Sequence[int]) -> list[int | 
 _Cell = tuple[Algorithm | None, Protocol | None]
 # Nodes, ranks, operations in a group, registration, mode; None is any.
 _Filters = tuple[Collective, tuple[int | Mode | None, ...]]
-_Group = tuple[Collective, int | None, int | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UncoveredRange:
-    """Sizes of one collective and scale that no rule covers, between others that are covered."""
-
-    collective: Collective
-    n_nodes: int | None
-    n_ranks: int | None
-    min_nbytes: int
-    max_nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +91,10 @@ class OrderAudit:
     Attributes:
         dead: rules that no call can ever reach.
         fallbacks: rules that are reached only when another is not selectable.
-        gaps: uncovered sizes from 0 to 2^63-1, by group.
     """
 
     dead: tuple[Rule, ...]
     fallbacks: tuple[Rule, ...]
-    gaps: tuple[UncoveredRange, ...]
 
 
 def audit_order(rules: Sequence[Rule]) -> OrderAudit:
@@ -131,7 +117,7 @@ def audit_order(rules: Sequence[Rule]) -> OrderAudit:
             fallbacks.append(rule)
         cells = taken.setdefault(_filters(rule), {})
         cells.setdefault(cell, CoveredSizes()).add(*bounds)
-    return OrderAudit(dead=tuple(dead), fallbacks=tuple(fallbacks), gaps=_gaps(rules))
+    return OrderAudit(dead=tuple(dead), fallbacks=tuple(fallbacks))
 
 
 def _filters(rule: Rule) -> _Filters:
@@ -159,23 +145,6 @@ def intervals_left(own: Interval, rules: Iterable[Rule]) -> list[Interval]:
             remaining.append((low, rule.min_nbytes - 1))
         low = rule.max_nbytes + 1
     return [*remaining, (low, high)] if low <= high else remaining
-
-
-def _gaps(rules: Sequence[Rule]) -> tuple[UncoveredRange, ...]:
-    groups: dict[_Group, list[Rule]] = {}
-    for rule in rules:
-        groups.setdefault((rule.collective, rule.n_nodes, rule.n_ranks), []).append(rule)
-    return tuple(
-        UncoveredRange(
-            collective=collective,
-            n_nodes=n_nodes,
-            n_ranks=n_ranks,
-            min_nbytes=low,
-            max_nbytes=high,
-        )
-        for (collective, n_nodes, n_ranks), members in groups.items()
-        for low, high in intervals_left((0, MAX_NBYTES), members)
-    )
 
 
 def count_rules(rules: Sequence[Rule]) -> RuleCount:
@@ -348,8 +317,8 @@ def _seen(zone: Zone) -> str:
         parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:
         parts.append(
-            f"baseline is {_percent(zone.gain.mean)} slower in the mean "
-            f"({_percent(zone.gain.low)} to {_percent(zone.gain.high)})"
+            f"baseline is {_percent(zone.gain.value - 1)} slower in the mean "
+            f"({_percent(zone.gain.low - 1)} to {_percent(zone.gain.high - 1)})"
         )
     if zone.is_proven:
         parts.append(f"proven in {zone.n_communicators} communicators")

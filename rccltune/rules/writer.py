@@ -43,12 +43,6 @@ def render(document: RuleDocument) -> str:
     return line_format.text_of(framed(lines))
 
 
-def render_rules(purpose: str, rules: Iterable[Rule]) -> str:
-    """A file of bare rules, for measuring; nothing in it was chosen."""
-    rows = (_row_text(rule) for rule in rules)
-    return line_format.text_of(framed([*_comment(purpose), *rows]))
-
-
 _comment = line_format.comment
 
 

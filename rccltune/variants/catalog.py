@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rccltune.model.errors import CommandLineError, InputFileError, reason_of
+from rccltune.model.errors import CommandLineError
 from rccltune.variants.entries import Entries, Entry, read_entries
 from rccltune.variants.records import Parameter, VariantSpec
 
@@ -72,23 +72,6 @@ class Catalog:
         return CommandLineError(
             f"there is no variant '{typed}'", hint=f"{meant}known are {', '.join(names)}."
         )
-
-
-def read_catalog(path: Path | None) -> Catalog:
-    """The shipped variants and those of a user's file, where there is one.
-
-    Raises:
-        InputFileError: it cannot be read, or has mistakes.
-    """
-    if path is None:
-        return load_catalog()
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(
-            f"the file of variants cannot be read: {reason_of(error)}", where=str(path)
-        ) from error
-    return load_catalog(content, str(path))
 
 
 @cache

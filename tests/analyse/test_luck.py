@@ -13,10 +13,14 @@ from scipy import stats
 from rccltune.analyse import noise
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
-from rccltune.analyse.segmentation import NONE
-from rccltune.analyse.zones import ZoneByRow, ZoneCriteria, choose_zones
-from rccltune.model.choice import GainProof
+from rccltune.analyse.zones import ZoneCriteria, choose_zones
+from rccltune.model.choice import GainProof, Zone
+from rccltune.model.settings import Scale, Target
+from rccltune.model.vocabulary import Collective
 
+TARGET = Target(
+    collective=Collective.ALL_REDUCE, scale=Scale(n_nodes=1, n_ranks=8), rank_placement=None
+)
 # Four sizes from 1 MiB on.
 LARGE = (10, 14)
 COMMUNICATORS = (1, 2, 3, 8)
@@ -24,11 +28,11 @@ COMMUNICATORS = (1, 2, 3, 8)
 BOUND = 0.999
 
 
-def rules(grid: TimeGrid, tolerance: float = 0.02) -> list[ZoneByRow]:
+def rules(grid: TimeGrid, tolerance: float = 0.02) -> list[Zone]:
     """What is chosen from a grid whose first candidate is the library."""
     n = len(grid.candidates) - 1
     standing = SettingGains(grid, list(range(1, n + 1)), [False] * n, tolerance)
-    return [zone for zone in choose_zones(standing, ZoneCriteria()) if zone.row != NONE]
+    return [zone for zone in choose_zones(TARGET, standing, ZoneCriteria()) if zone.setting]
 
 
 def check_null(drawing: ModuleType, n_draws: int, **like: Any) -> None:  # noqa: ANN401 - of Drawn

@@ -96,7 +96,7 @@ def check(session: Path, chosen: str, capsys: Capture) -> dict[Rule, tuple[str, 
         rule = (zone.collective, format_span(zone.min_nbytes, zone.max_nbytes), zone.setting)
         gain, proof = page.get(rule, ("", "verified"))
         if not proof.startswith("verified") and zone.gain == zone.gain:
-            low, mean, high = 1 + zone.gain_low, 1 + zone.gain, 1 + zone.gain_high
+            low, mean, high = zone.gain_low, zone.gain, zone.gain_high
             assert gain == f"{mean:.2f}× ({low:.2f} to {high:.2f})"
     return page
 

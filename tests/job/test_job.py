@@ -35,10 +35,10 @@ def test_rules_that_pay(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Plan: 6 pairs, 18 runs in turns" in done.stderr
     found = json.loads(done.stdout)
-    assert 1.5 < found["rules"]["ratio"] < 2.05
+    assert 1.5 < found["rules"]["value"] < 2.05
     assert found["rules"]["low"] > 1
     assert found["bad_rules"]["high"] < 1
-    assert found["rules"]["pairs"] == 6
+    assert found["rules"]["n"] == 6
     assert found["measure"] == "step time in ms"
     with_rules = [run for run in found["runs"] if run["arm"] == "rules"]
     assert {(run["calls"], run["hits"]) for run in with_rules} == {(12, 12)}

@@ -8,7 +8,7 @@ import pytest
 from job_runs import RULES, Played
 
 from rccltune.job import trial
-from rccltune.job.result import JobResult
+from rccltune.job.result import JobResult, gain_words
 from rccltune.job.runs import RunKind, bad_rules
 from rccltune.job.trial import JobRequest, pairs_in, try_job
 from rccltune.model.errors import (
@@ -49,7 +49,7 @@ def test_runs_are_in_turns_behind_one_that_is_not_counted() -> None:
     found = tried(start)
     assert start.arms == ["as-is", *["as-is", "rules", "rules", "as-is"] * 3]
     assert found.gain is not None
-    assert found.gain.words == "1.250× faster (1.249 to 1.251), 6 pairs"
+    assert gain_words(found.gain) == "1.250× faster (1.249 to 1.251), 6 pairs"
     assert found.planned == 6
 
 
@@ -75,7 +75,7 @@ def test_a_steady_drift_is_no_gain() -> None:
     """Each run 1 % slower than the one before, rules or not."""
     found = tried(Played(value=lambda _, number: 1.01**number))
     assert found.gain is not None
-    assert found.gain.ratio == pytest.approx(1, abs=1e-9)
+    assert found.gain.value == pytest.approx(1, abs=1e-9)
 
 
 def test_bad_rules_are_a_third_kind() -> None:
@@ -142,7 +142,7 @@ def test_a_late_failure_leaves_what_is_known() -> None:
     """Behind two whole pairs: the answer, and the error in it."""
     found = tried(played(failure={6: "ended with signal 9"}))
     assert found.gain is not None
-    assert found.gain.pairs == 2
+    assert found.gain.n == 2
     assert isinstance(found.failure, LaunchError)
     assert "Ended before all 6 pairs were made" in found.lines
 
@@ -152,7 +152,7 @@ def test_who_interrupts_gets_what_is_known() -> None:
     found = tried(played(interrupted=8))
     assert found.is_interrupted
     assert found.gain is not None
-    assert found.gain.pairs == 3
+    assert found.gain.n == 3
     assert "Interrupted before all 6 pairs were made" in found.lines
     with pytest.raises(KeyboardInterrupt):
         tried(played(interrupted=3))

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from readers import rccl_rows
 
-from rccltune.model.choice import Rule, Zone
+from rccltune.model.choice import Zone
 from rccltune.model.errors import InputFileError, VerificationError
-from rccltune.model.settings import SILENT, Scale, Setting, Target
+from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules import documents, line_format, reader, writer
 
@@ -146,9 +146,6 @@ def test_rules_without_a_cell_never_become_a_file() -> None:
     )
     with pytest.raises(VerificationError, match="algorithm"):
         writer.render(document)
-    silent = Rule(collective=Collective.ALL_REDUCE, min_nbytes=0, max_nbytes=9, setting=SILENT)
-    # For measuring through our own plugin it is a setting like any other.
-    assert "-1,-1,-1" in writer.render_rules("to measure", [silent])
 
 
 THEIRS = st.sampled_from(

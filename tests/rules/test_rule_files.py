@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model.choice import GainInterval, Rule, Zone
+from rccltune.model.choice import Rule, Zone
+from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
@@ -52,7 +53,7 @@ def zone_lists(draw: st.DrawFn) -> list[Zone]:
                 reason=None if setting else draw(st.sampled_from(["not measured", "x" * 400])),
                 n_sizes=3,
                 worst_regret=0.01,
-                gain=GainInterval(low=0.1, mean=0.2, high=0.3),
+                gain=Estimate(value=1.2, low=1.1, high=1.3, n=4),
                 fallback=draw(st.none() | SETTINGS) if setting else None,
             )
         )
