@@ -46,11 +46,12 @@ from public_sweeps import (
     rccl_tests_csv,
     seed_samples,
 )
+from sample_rows import Sample
 
 from rccltune.analyse import noise
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.choice import Zone
-from rccltune.model.measurement import Caution, Sample
+from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Scale, Setting
 from rccltune.model.vocabulary import KIB, Placement, format_size
 

@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 from machine import SAFETY, ended_well, machine
 from perf_runs import GRAPH, LOOP, Ground, ground_of, measure, options_of, run
+from sample_rows import samples_of
 from scipy import stats
 
 from rccltune import plugin
@@ -219,7 +220,7 @@ def times(
         sizes = ["-b", first, "-e", "256M", "-f", "2", "-g", "1", "-c", "0", "-w", "5", *more]
         done = ended_well([*ranks, *sizes], variables, LIMIT_S)
         lines = (line.encode() + b"\n" for line in done.stdout.splitlines())
-        for sample in read_stream(lines, program, stated, "ab").samples:
+        for sample in samples_of(read_stream(lines, program, stated, "ab")):
             if sample.time_us is not None:
                 found.setdefault(sample.nbytes, []).append(log(sample.time_us))
     return {nbytes: exp(fmean(logs)) for nbytes, logs in found.items()}

@@ -6,15 +6,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from sample_rows import Sample, frame
+
 from rccltune.analyse import points, unusable_notices
 from rccltune.analyse.choice import choose
 from rccltune.analyse.curves import curves
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.choice import Zone
 from rccltune.model.curves import Curve, Model, time_at
-from rccltune.model.measurement import Notice, Sample
+from rccltune.model.measurement import Notice
 from rccltune.model.vocabulary import MAX_NBYTES, Placement
-from rccltune.session.sample_table import frame
 
 Times = dict[str, dict[int, float]]
 Rule = Callable[[int], str | None]

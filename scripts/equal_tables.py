@@ -10,8 +10,8 @@ from math import exp
 
 from choosers import zones_of
 from public_sweeps import key_of
+from sample_rows import Sample
 
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import KIB, Placement
 

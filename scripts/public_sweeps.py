@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from rccltune.model.measurement import Sample
+from sample_rows import Sample
+
 from rccltune.model.settings import (
     BASELINE,
     CurveKey,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pandas as pd
+from sample_rows import Sample
 
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.perf import samples as run_samples

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,11 +17,11 @@ from rccltune.logs.files import MEASUREMENTS, head_of, kind_of_head, lines_of, o
 from rccltune.logs.json_log import JsonText, read_records, read_results
 from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.samples import fingerprint_of, records, table_of
+from rccltune.logs.samples import fingerprint_of, table_of
 from rccltune.logs.text_log import TextReader
 from rccltune.logs.wrappers import unwrapped
 from rccltune.model.errors import OutputError
-from rccltune.model.measurement import Caution, Fingerprint, Notice, Sample, StatedFacts
+from rccltune.model.measurement import Caution, Fingerprint, Notice, StatedFacts
 from rccltune.model.settings import CurveKey
 
 if TYPE_CHECKING:
@@ -57,11 +56,6 @@ class ParsedLog:
     benchmark: str | None = None
     library_version: str | None = None
     environment: Mapping[str, str] | None = None
-
-    @cached_property
-    def samples(self) -> tuple[Sample, ...]:
-        """The rows of the table as records."""
-        return records(self.table, self.keys)
 
 
 def read(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import isnan, nan
+from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs.columns import is_percentile
@@ -13,7 +13,7 @@ from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import numbered
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measurement import RUNS, Caution, Fingerprint, Sample
+from rccltune.model.measurement import RUNS, Caution, Fingerprint
 from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
@@ -70,36 +70,6 @@ def table_of(
         part["launch"] = f"{launch}{RUNS}{k + 1}" if len(runs) > 1 else launch
         parts.append(part)
     return pd.concat(parts, ignore_index=True), tuple(keys)
-
-
-def records(table: pd.DataFrame, keys: Sequence[CurveKey]) -> tuple[Sample, ...]:
-    """Rows of a table of samples as records."""
-    ran = {word: Setting.parse(word) if word else None for word in table["ran"].unique()}
-    doubts: dict[str, UnusableReason | None] = {
-        "": None,
-        **{one.value: one for one in UnusableReason},
-    }
-    names = (
-        *("key", "launch", "nbytes", "count", "time_us", "wrong"),
-        *("ran", "unusable", "pass", "line"),
-    )
-    return tuple(
-        Sample(
-            key=keys[key],
-            launch=launch,
-            nbytes=nbytes,
-            count=None if isnan(count) else int(count),
-            time_us=None if isnan(time_us) else time_us,
-            n_wrong=None if isnan(n_wrong) else int(n_wrong),
-            executed=ran[setting],
-            doubt=doubts[doubt],
-            cycle=cycle,
-            line=line,
-        )
-        for key, launch, nbytes, count, time_us, n_wrong, setting, doubt, cycle, line in zip(
-            *(table[name].tolist() for name in names), strict=True
-        )
-    )
 
 
 def fingerprint_of(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:

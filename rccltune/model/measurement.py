@@ -19,15 +19,13 @@ from rccltune.model.schema import (
     Word,
 )
 from rccltune.model.settings import (
-    CurveKey,
     Mode,
     Scale,
     Setting,
     Vendor,
     vendor_of,
 )
-from rccltune.model.times import is_usable
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason
+from rccltune.model.vocabulary import Collective, Placement
 
 # Behind a launch's id: a run of several in one imported file.
 RUNS: Final = ":"
@@ -36,41 +34,6 @@ RUNS: Final = ":"
 def folder_of(name: str) -> str:
     """The folder of a session that a run of a file lies in."""
     return name.partition(RUNS)[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One timing of a benchmark's table.
-
-    Attributes:
-        launch: id of the launch it came from.
-        cycle: which pass over the sizes, from 0.
-        count: elements per call, None where the source does not say.
-        time_us: mean over ranks as printed, None where the row had no usable number.
-        n_wrong: None where results were not checked.
-        doubt: why it must not be used, None when it may.
-        executed: the setting that is known to have run, where something said so.
-        line: line of the raw log, from 1.
-        clock: ``graph`` for calls replayed from a captured graph, ``loop`` for calls launched one
-            by one; None where only the key says it.
-    """
-
-    key: CurveKey
-    launch: Word
-    nbytes: Whole
-    time_us: Number | None
-    cycle: Whole = 0
-    count: Whole | None = None
-    n_wrong: Whole | None = None
-    doubt: UnusableReason | None = None
-    executed: Setting | None = None
-    line: Whole | None = None
-    clock: Word | None = None
-
-    def __post_init__(self) -> None:
-        """A sample without a flag can be computed with."""
-        if self.doubt is None and not (0 < self.nbytes <= MAX_NBYTES and is_usable(self.time_us)):
-            raise ValueError(f"{self.nbytes} bytes in {self.time_us} µs needs a doubt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

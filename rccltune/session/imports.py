@@ -30,7 +30,7 @@ from rccltune.model.vocabulary import UnusableReason, printable
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing
 from rccltune.session.folders import another
-from rccltune.session.sample_table import frame, framed, joined
+from rccltune.session.sample_table import framed, joined, nothing
 from rccltune.session.samples import frame_from_logs, why_made_again
 from rccltune.session.store import Session, SessionSetup
 
@@ -112,7 +112,7 @@ def import_files(
     with writing(folder, reporter):
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
-        old = frame(()) if current is None else _samples_held(current, reporter)
+        old = nothing() if current is None else _samples_held(current, reporter)
         held = tuple(store.read_launches(folder))
         have = {launch.id for launch, _ in held}
         fresh = _unique([item for item in incoming if item.launch.id not in have], reporter)

@@ -1,4 +1,4 @@
-"""The table of samples: its columns, and records of samples as rows of it.
+"""The table of samples: its columns, and what a log or a run has as rows of it.
 
 It stands in ``samples.csv``, a row a timing, and all analysis works on it as a DataFrame. What is
 not known is empty in the file and in columns of text, missing (``NaN``, ``<NA>``) elsewhere.
@@ -42,7 +42,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model.measurement import Sample
 from rccltune.model.rounding import rounded_times
 from rccltune.model.settings import CurveKey
 from rccltune.perf import plan
@@ -102,41 +101,19 @@ def joined(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
     filled_parts = [part for part in parts if len(part)]
     if len(filled_parts) < 2:
-        return filled_parts[0].reset_index(drop=True) if filled_parts else frame(())
+        return filled_parts[0].reset_index(drop=True) if filled_parts else nothing()
     table: pd.DataFrame = pd.concat([part[list(KINDS)] for part in filled_parts], ignore_index=True)
     for name in TEXTS:
         table[name] = union_categoricals([part[name] for part in filled_parts])
     return arranged(table)
 
 
-def as_table(samples: pd.DataFrame | Iterable[Sample]) -> pd.DataFrame:
-    """A table as it is, records as a table."""
+def nothing() -> pd.DataFrame:
+    """The table without a row."""
     import pandas as pd
 
-    return samples if isinstance(samples, pd.DataFrame) else frame(samples)
-
-
-def frame(samples: Iterable[Sample]) -> pd.DataFrame:
-    """Records of samples as a table; see this module for its columns."""
-    import pandas as pd
-
-    listed = list(samples)
-    keys = list(dict.fromkeys(id(one.key) for one in listed))
-    number = {key: at for at, key in enumerate(keys)}
-    known = {id(one.key): one.key for one in listed}
-    columns = {
-        "key": [number[id(one.key)] for one in listed],
-        "clock": [one.clock or "" for one in listed],
-        "nbytes": [one.nbytes for one in listed],
-        "time_us": [one.time_us for one in listed],
-        "wrong": [one.n_wrong for one in listed],
-        "ran": [str(one.executed or "") for one in listed],
-        "unusable": ["" if one.doubt is None else one.doubt.value for one in listed],
-        "pass": [one.cycle for one in listed],
-        "line": pd.array([one.line for one in listed], dtype="Int64"),
-        "launch": [one.launch for one in listed],
-    }
-    return framed(pd.DataFrame(columns), [known[key] for key in keys])
+    columns = ("key", "nbytes", "time_us", "wrong", "ran", "unusable", "pass", "line", "launch")
+    return framed(pd.DataFrame({name: [] for name in columns}), ())
 
 
 def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:

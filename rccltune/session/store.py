@@ -14,13 +14,13 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measurement import Fingerprint, Launch, Outcome, Sample, folder_of
+from rccltune.model.measurement import Fingerprint, Launch, Outcome, folder_of
 from rccltune.model.schema import (
     Line,
     VariableName,
@@ -35,7 +35,7 @@ from rccltune.model.schema import (
 from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
 from rccltune.perf import runs
 from rccltune.perf import samples as run_samples
-from rccltune.session import sample_table, samples_csv
+from rccltune.session import samples_csv
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -203,8 +203,8 @@ def _read_record(path: Path, kind: type[T]) -> T:
 def raw_log(path: Path, launch: str) -> Path:
     """The raw log of a launch; the id may carry the number of a run inside its file."""
     folder = launch_folder(path, launch)
-    own = folder / runs.LOG_FILE
-    return own if own.exists() else folder / RAW_LOG
+    own = folder / RAW_LOG
+    return own if own.exists() or folder.parent.name != runs.FOLDER else folder / runs.LOG_FILE
 
 
 def launch_folder(path: Path, launch: str) -> Path:
@@ -267,7 +267,7 @@ def _shown(value: object) -> str:
 def commit(
     session: Session,
     added: Sequence[tuple[Launch, Outcome, Path]],
-    samples: pd.DataFrame | Iterable[Sample],
+    samples: pd.DataFrame,
 ) -> Session:
     """Add complete launches, then replace what is derived from all of them.
 
@@ -277,7 +277,7 @@ def commit(
     Args:
         session: as it will be; its ``path`` may not exist yet.
         added: launch, outcome and the raw log to copy.
-        samples: every sample of the session, old and new, as a table or as records.
+        samples: every sample of the session, old and new.
 
     Raises:
         InputFileError: a name or a number that no session can hold; nothing was written.
@@ -292,10 +292,9 @@ def commit(
         copy_hashing(log, folder / RAW_LOG)
         write_atomically(folder / "launch.json", _json(to_plain(launch)))
         write_atomically(folder / "outcome.json", _json(to_plain(outcome)))
-    table = sample_table.as_table(samples)
     with replacing(session.path / SAMPLES) as stream:
-        samples_csv.write(_ordered(table), stream)
-    done = replace(session, samples_of=launches_digest(session.path), n_samples=len(table))
+        samples_csv.write(_ordered(samples), stream)
+    done = replace(session, samples_of=launches_digest(session.path), n_samples=len(samples))
     write_header(done)
     return done
 

@@ -12,6 +12,7 @@ from rccltune.logs import files, reader
 from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measurement import StatedFacts
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, join_lines
 from rccltune.why import knowledge, ranges, records, remedies
 from rccltune.why.collector import LogCollector
@@ -199,20 +200,21 @@ def _read_table(
         evidence.job.unread.see(f"{path}: {error.message}")
         return
     evidence.job.tables += reading.tables
-    for sample in reading.samples:
-        scale = sample.key.scale
-        where = CommunicatorScale(scale.n_nodes, scale.n_ranks)
-        if sample.nbytes <= 0:
+    columns = (reading.table[name].tolist() for name in ("key", "nbytes", "ran", "line"))
+    for number, nbytes, ran, line in zip(*columns, strict=True):
+        key = reading.keys[number]
+        where = CommunicatorScale(key.scale.n_nodes, key.scale.n_ranks)
+        if nbytes <= 0:
             continue
-        record = evidence.at(where, sample.key.collective, sample.nbytes)
+        record = evidence.at(where, key.collective, nbytes)
         record.called = True
         if len(record.kindred) < 64:
-            record.kindred.add(TypeAndOperation(sample.key.dtype, sample.key.redop))
-        if sample.nbytes in named:
-            record.paths.add(named[sample.nbytes])
-        elif sample.executed is not None:
+            record.kindred.add(TypeAndOperation(key.dtype, key.redop))
+        if nbytes in named:
+            record.paths.add(named[nbytes])
+        elif ran:
             # How many channels a size gets is no choice of a rule's; they would part every range.
-            cell = replace(sample.executed, channels=None)
+            cell = replace(Setting.parse(ran), channels=None)
             record.ran[cell] += cell not in record.ran
-            record.shown = record.shown or f"{path}:{sample.line}: the row says that {cell} ran"
+            record.shown = record.shown or f"{path}:{line}: the row says that {cell} ran"
             evidence.job.tuning.add(where)

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from sample_rows import Sample, frame
 
 from rccltune.analyse import noise, points, unusable_notices
 from rccltune.analyse.choice import Choice, choose
@@ -16,10 +17,8 @@ from rccltune.analyse.noise import Array, LogTimes, SizeAxis
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TimeGrid
 from rccltune.model.curves import Curve
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session.sample_table import frame
 
 Table = Mapping[str, Sequence[float]]
 MakeSamples = Callable[..., list[Sample]]

@@ -7,13 +7,14 @@ from dataclasses import replace
 from math import exp, log
 
 import pytest
+from sample_rows import Sample
 from scipy import stats
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, GainProof, Zone
 from rccltune.model.errors import TooLittleDataError
-from rccltune.model.measurement import Caution, Sample
+from rccltune.model.measurement import Caution
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Placement
 

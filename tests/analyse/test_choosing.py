@@ -9,15 +9,15 @@ from itertools import pairwise, product
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from sample_rows import Sample, frame
 
 from rccltune.analyse.choice import Choice, choose
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.choice import NOT_MEASURED, Zone
 from rccltune.model.errors import CommandLineError, TooLittleDataError
-from rccltune.model.measurement import Caution, Sample
+from rccltune.model.measurement import Caution
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
-from rccltune.session.sample_table import frame
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sample_rows import Sample, frame
 
 from rccltune.analyse.choice import Choice, candidates_of_targets
 from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
 from rccltune.model.curves import Curve, Model
-from rccltune.model.measurement import Sample
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session.sample_table import frame
 
 KIB, MIB = 1024, 1 << 20
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from sample_rows import Sample, frame
 
 from rccltune.analyse import points
 from rccltune.analyse.library_behaviour import (
@@ -21,10 +22,8 @@ from rccltune.analyse.library_behaviour import (
     library_settings,
 )
 from rccltune.analyse.points import TARGET
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session.sample_table import frame
 
 KIB, MIB = 1024, 1 << 20
 SIZES = tuple(KIB << n for n in range(16))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from public_sweeps import SEED_TABLE, seed_samples
+from sample_rows import Sample
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.model.choice import NOT_MEASURED, GainProof
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import BASELINE
 
 ChooseFrom = Callable[..., Choice]

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sample_rows import Sample
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
 from rccltune.model.choice import Zone
-from rccltune.model.measurement import Caution, Sample
+from rccltune.model.measurement import Caution
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from sample_rows import Sample
 
 from rccltune.analyse.steps import blog_steps, rccl_steps, separate
 from rccltune.model.curves import Curve, Separation
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from sample_rows import Sample, frame
 
 from rccltune.analyse import points, unusable_notices
-from rccltune.model.measurement import Caution, Notice, Sample
+from rccltune.model.measurement import Caution, Notice
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session.sample_table import frame
 
 KEY = CurveKey(
     collective=Collective.ALL_REDUCE,

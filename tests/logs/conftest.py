@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from sample_rows import Sample
 
 from rccltune.logs.reader import ParsedLog, read
-from rccltune.model.measurement import Sample, StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement, algbw, busbw
 

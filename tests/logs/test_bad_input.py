@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sample_rows import samples_of
 
 from rccltune.logs.reader import read, read_stream
 from rccltune.model.errors import OutputError, RccltuneError
@@ -114,9 +115,9 @@ def test_a_cut_last_line(bench: Bench, read_text: ReadText, cut: int) -> None:
     text = bench.facts() + bench.header() + bench.rows([8, 16, 32])
     reading = read_text(text[:-cut])
     whole = {8: 2, 16: 2}
-    counts = {n: sum(s.nbytes == n for s in reading.samples) for n in (8, 16)}
+    counts = {n: sum(s.nbytes == n for s in samples_of(reading)) for n in (8, 16)}
     assert counts == whole
-    if any(s.nbytes == 32 for s in reading.samples):
+    if any(s.nbytes == 32 for s in samples_of(reading)):
         # Only the line end, or digits of the last number, are gone.
         assert cut < 6
     elif text[:-cut].splitlines()[-1].split()[3:]:
@@ -147,7 +148,7 @@ def test_a_cut_last_line(bench: Bench, read_text: ReadText, cut: int) -> None:
 def test_absurd_lines_in_a_log(bench: Bench, read_text: ReadText, line: str) -> None:
     """Numbers no machine has change nothing but what they stand in."""
     text = bench.facts() + bench.header() + bench.row(1 << 20, 58.2, 58.3) + line + "\n"
-    found = read_text(text).samples
+    found = samples_of(read_text(text))
     assert [s.time_us for s in found[:2]] == [58.2, 58.3]
 
 
@@ -155,7 +156,7 @@ def test_a_stream_of_lines(bench: Bench) -> None:
     """A launch's standard output is read without a file."""
     lines = bench.run([8, 16]).encode().splitlines(keepends=True)
     reading = read_stream(iter(lines), "launch 1f", ALL, "L")
-    assert len(reading.samples) == 4
+    assert len(samples_of(reading)) == 4
     with pytest.raises(OutputError) as error:
         read_stream([], "launch 1f", ALL, "L")
     assert error.value.where == "launch 1f"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError, OutputError, RccltuneError
@@ -39,7 +40,7 @@ def test_every_row_is_read_as_a_regular_expression_finds_it(shared: Path, name: 
         (int(size), float(time)) for size, out, into in _ROW.findall(text) for time in (out, into)
     ]
     assert len(expected) >= 2
-    assert [(s.nbytes, s.time_us) for s in fault(shared, name).samples] == expected
+    assert [(s.nbytes, s.time_us) for s in samples_of(fault(shared, name))] == expected
 
 
 @pytest.mark.parametrize("name", ["mid-env.log", "mid-export.log"])
@@ -48,7 +49,7 @@ def test_a_line_between_rows_forces_the_rows_below_it(
     shared: Path, name: str, stated: object
 ) -> None:
     """Row 1 is what the user says; rows 2 and 3 are ring/ll128, never the baseline."""
-    settings = [str(s.key.setting) for s in fault(shared, name, setting=stated).samples]
+    settings = [str(s.key.setting) for s in samples_of(fault(shared, name, setting=stated))]
     assert settings == ["unstated" if stated is None else "baseline"] * 2 + ["ring/ll128"] * 4
 
 
@@ -57,14 +58,14 @@ def test_rows_under_a_tuner_are_no_baseline(shared: Path) -> None:
     with pytest.raises(CommandLineError, match=r"tuner2\.csv"):
         fault(shared, "cmd-tuner.log", setting=BASELINE)
     reading = fault(shared, "cmd-tuner.log")
-    assert {s.key.setting.role for s in reading.samples} == {Role.UNSTATED}
+    assert {s.key.setting.role for s in samples_of(reading)} == {Role.UNSTATED}
     assert any("libnccl-tuner-example.so" in one.message for one in reading.notices)
 
 
 @pytest.mark.parametrize("name", ["lab-torchrun.log", "lab-pdsh.log", "lab-ray.log"])
 def test_a_launchers_label_hides_no_rank(shared: Path, name: str) -> None:
     """Two ranks on two hosts; other numbers of nodes are refused."""
-    assert {s.key.scale for s in fault(shared, name).samples} == {Scale(n_nodes=2, n_ranks=2)}
+    assert {s.key.scale for s in samples_of(fault(shared, name))} == {Scale(n_nodes=2, n_ranks=2)}
     with pytest.raises(CommandLineError, match="--nodes 1"):
         fault(shared, name, n_nodes=1)
 
@@ -103,7 +104,7 @@ def test_what_the_file_says_is_used(
     n_rows: int,
 ) -> None:
     """Setting, scale, collective and rows are those of their INDEX.md."""
-    samples = later(shared, name, **stated).samples
+    samples = samples_of(later(shared, name, **stated))
     assert {str(s.key.setting) for s in samples} == {setting}
     assert {(s.key.scale.n_nodes, s.key.scale.n_ranks) for s in samples} == {scale}
     assert {s.key.collective.value for s in samples} == {collective}

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
@@ -55,8 +56,8 @@ def test_bandwidths_alone(read_text: ReadText, table: str) -> None:
     """Time = factor x size / busbw, and it is said to be worked out."""
     reading = read_text(table, AR8)
     expected = [1.75 * 1048576 / 73.40e3, 1.75 * 2097152 / 91.75e3]
-    assert [s.nbytes for s in reading.samples] == [1048576, 2097152]
-    assert [s.time_us for s in reading.samples] == pytest.approx(expected)
+    assert [s.nbytes for s in samples_of(reading)] == [1048576, 2097152]
+    assert [s.time_us for s in samples_of(reading)] == pytest.approx(expected)
     assert Caution.DERIVED_TIME in {one.caution for one in reading.notices}
 
 
@@ -80,7 +81,7 @@ def test_tuning_in_json_says_what_ran(read_text: ReadText) -> None:
         "version": 3, "args": ["all_reduce_perf"], "env": ["NCCL_ALGO=Ring", "NCCL_PROTO=LL128"],
         "config": {}, "results": [result(8192, **ring), result(16384, **path)],
     }  # fmt: skip
-    samples = read_text(json.dumps(text), StatedFacts(n_ranks=2, n_nodes=1), "x.json").samples
+    samples = samples_of(read_text(json.dumps(text), StatedFacts(n_ranks=2, n_nodes=1), "x.json"))
     assert [s.executed for s in samples] == [Setting.parse("ring/ll128/24"), None]
     assert [s.doubt for s in samples] == [None, UnusableReason.BYPASSED]
     assert {str(s.key.setting) for s in samples} == {"ring/ll128"}

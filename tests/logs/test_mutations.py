@@ -11,6 +11,7 @@ import random
 from pathlib import Path
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import RccltuneError
@@ -93,7 +94,7 @@ def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: st
     path = tmp_path / "x.log"
     stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
     path.write_text(text)
-    honest = {(s.nbytes, s.time_us) for s in read(path, stated, "L").samples}
+    honest = {(s.nbytes, s.time_us) for s in samples_of(read(path, stated, "L"))}
     assert honest
     read_well = 0
     for number in range(n):
@@ -109,7 +110,7 @@ def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: st
         if form != "busbw" and derived:
             # It is said that the times were worked out.
             continue
-        samples = [s for s in reading.samples if s.doubt is None]
+        samples = [s for s in samples_of(reading) if s.doubt is None]
         if form in ("csv", "busbw") and not bad.endswith("\n"):
             # A number that lost its end is another number; a file may end without a line end.
             samples = samples[:-1]

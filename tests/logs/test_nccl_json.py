@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution
@@ -61,8 +62,8 @@ def test_a_whole_file(read_text: ReadText, at: Lookup, version: int, indent: int
     """Collective from the program's name, scale from the devices, all numbers."""
     text = json.dumps(document(result(8, 10.0), result(1024, 12.5), version=version), indent=indent)
     reading = read_text(text)
-    assert len(reading.samples) == 4
-    sample = at(reading.samples, 1024, IN)
+    assert len(samples_of(reading)) == 4
+    sample = at(samples_of(reading), 1024, IN)
     assert (sample.time_us, sample.count, sample.n_wrong) == (13.5, 256, 0)
     assert (sample.key.collective, sample.key.graph) == (Collective.ALL_REDUCE, False)
     assert sample.key.scale == Scale(n_nodes=2, n_ranks=4)
@@ -75,8 +76,8 @@ def test_a_crashed_run_leaves_an_unfinished_file(read_text: ReadText, keep: floa
     """Complete results are read, with a notice; a file without any is an error."""
     whole = json.dumps(document(*[result(8 << i, 10.0 + i) for i in range(40)]))
     reading = read_text(whole[: int(len(whole) * keep)])
-    assert 0 < len(reading.samples) < 80
-    assert len(reading.samples) % 2 == 0
+    assert 0 < len(samples_of(reading)) < 80
+    assert len(samples_of(reading)) % 2 == 0
     assert [n.caution for n in reading.notices] == [Caution.INCOMPLETE_LOG]
     begin = whole.index('"results"')
     for cut in (1, 20, begin, begin + 30):
@@ -94,7 +95,7 @@ def test_unchecked_wrong_and_missing(read_text: ReadText, at: Lookup) -> None:
             result(64, 10.0, out_of_place=half(64, 10.0) | {"time": "nan"}),
         )
     )
-    samples = read_text(text).samples
+    samples = samples_of(read_text(text))
     assert at(samples, 8, OUT).n_wrong is None
     assert at(samples, 16, OUT).doubt is UnusableReason.WRONG
     assert [s.key.placement for s in samples if s.nbytes == 32] == [IN]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import StatedFacts
@@ -71,7 +72,7 @@ def test_assumptions_fill_what_nobody_says(bench: Bench, read_text: ReadText) ->
     }  # fmt: skip
     stated = StatedFacts(setting=BASELINE, assume=tuple(sorted(assume.items())))
     reading = read_text(bench.run(SIZES), stated)
-    fingerprint, key = reading.fingerprint, reading.samples[0].key
+    fingerprint, key = reading.fingerprint, samples_of(reading)[0].key
     assert fingerprint.product == "AMD Instinct MI300X"
     assert fingerprint.hosts == ("node0",)
     assert (fingerprint.arch, fingerprint.cu_count) == ("gfx942", 38)
@@ -104,7 +105,7 @@ def test_what_is_missing_is_asked_for_by_name(
         read_text(bench.rows(SIZES), stated)
     assert option in str(error.value.hint)
     whole = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
-    assert len(read_text(bench.rows(SIZES), whole).samples) == 6
+    assert len(samples_of(read_text(bench.rows(SIZES), whole))) == 6
 
 
 def test_a_stated_collective_that_the_bandwidths_rule_out(
@@ -113,7 +114,7 @@ def test_a_stated_collective_that_the_bandwidths_rule_out(
     """busbw ÷ algbw of the file against what was stated."""
     text = bench.rows([1 << 24, 1 << 25], first=100.0)
     good = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1, setting=BASELINE)
-    assert len(read_text(text, good).samples) == 4
+    assert len(samples_of(read_text(text, good))) == 4
     with pytest.raises(CommandLineError, match="busbw") as error:
         read_text(text, StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=4, n_nodes=1))
     assert "--ranks 8" in str(error.value.hint)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.logs.library import NOISE
 from rccltune.logs.wrappers import FORMS
@@ -38,8 +39,8 @@ def test_what_stands_before_every_line_hides_nothing(
     plain = "\n".join([*facts, COMMAND + info + bench.header() + bench.rows([8, 16, 1 << 20])])
     lines = plain.splitlines(keepends=True)
     wrapped = "".join(before.format(i=10 + i) + line for i, line in enumerate(lines))
-    found = read_text(wrapped, StatedFacts()).samples
-    assert found == read_text(plain, StatedFacts()).samples
+    found = samples_of(read_text(wrapped, StatedFacts()))
+    assert found == samples_of(read_text(plain, StatedFacts()))
     assert {(str(s.key.setting), s.key.scale.n_nodes) for s in found} == {("ring/ll", 2)}
 
 
@@ -60,7 +61,7 @@ def test_texts_inside_of_other_forms(bench: Bench, read_text: ReadText, form: st
         "utf-16": plain.encode("utf-16"),
         "crlf": plain.replace("\n", "\r\n").encode(),
     }
-    assert read_text(wrapped[form]).samples == read_text(plain).samples
+    assert samples_of(read_text(wrapped[form])) == samples_of(read_text(plain))
 
 
 def test_docker_parts_a_long_line(bench: Bench, read_text: ReadText) -> None:
@@ -69,8 +70,8 @@ def test_docker_parts_a_long_line(bench: Bench, read_text: ReadText) -> None:
     pieces = [plain[at : at + 50] for at in range(0, len(plain), 50)]
     split = [part for piece in pieces for part in piece.splitlines(keepends=True)]
     text = "".join(json.dumps({"log": part, "stream": "stdout"}) + "\n" for part in split)
-    times = [(s.nbytes, s.time_us) for s in read_text(plain).samples]
-    assert [(s.nbytes, s.time_us) for s in read_text(text).samples] == times
+    times = [(s.nbytes, s.time_us) for s in samples_of(read_text(plain))]
+    assert [(s.nbytes, s.time_us) for s in samples_of(read_text(text))] == times
 
 
 def test_tables_of_several_tasks_in_one_log_are_refused(
@@ -93,7 +94,10 @@ def test_a_row_with_a_message_in_it_is_left_out(
     text = bench.facts() + bench.header() + bench.row(1 << 19, 40.0, 40.5)
     text += f"   {begin} node0:1:2 [0] NCCL INFO something 1 2 3\n   {rest}\n{bench.footer()}"
     reading = read_text(text)
-    assert [(s.nbytes, s.time_us) for s in reading.samples] == [(1 << 19, 40.0), (1 << 19, 40.5)]
+    assert [(s.nbytes, s.time_us) for s in samples_of(reading)] == [
+        (1 << 19, 40.0),
+        (1 << 19, 40.5),
+    ]
     (said,) = [n for n in reading.notices if "1 row is not whole" in n.message]
     assert said.caution is Caution.INCOMPLETE_LOG
     assert str(said.where).endswith(f":{text.count(chr(10)) - 2 - 1}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sample_rows import samples_of
 
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
@@ -35,7 +36,7 @@ def test_our_own_long_table(read_text: ReadText) -> None:
     text = "# words\n" + FACTS + "setting,nbytes,time_us\n# more words\n"
     text += "tree/ll,32,76\ntree/ll128,32,106\nbaseline,1K,70\n"
     reading = read_text(text, StatedFacts())
-    first, second, third = reading.samples
+    first, second, third = samples_of(reading)
     assert (first.nbytes, first.time_us, first.line) == (32, 76.0, 6)
     assert first.key.scale == Scale(n_nodes=1, n_ranks=64)
     assert first.key.rank_placement == "node"
@@ -61,7 +62,7 @@ def test_times_that_are_none(read_text: ReadText, cell: str) -> None:
     """optimize_config.py takes a missing latency for 0, which is its best; here it is doubted."""
     text = f"collective,size_bytes,algorithm,protocol,latency_us\nallreduce,64,ring,ll,{cell}\n"
     stated = StatedFacts(n_ranks=8, n_nodes=1, assume=(("placement", "out"),))
-    (sample,) = read_text(text, stated).samples
+    (sample,) = samples_of(read_text(text, stated))
     assert (sample.time_us, sample.doubt) == (None, UnusableReason.NO_TIME)
 
 
@@ -70,9 +71,9 @@ def test_a_size_twice_with_other_values(read_text: ReadText) -> None:
     with pytest.raises(OutputError, match="lines 2 and 4") as error:
         read_text("size,time\n64,10\n128,11\n64,12\n", EIGHT)
     assert "repeat" in str(error.value.hint)
-    same = read_text("size,time\n64,10\n128,11\n64,10\n", EIGHT).samples
+    same = samples_of(read_text("size,time\n64,10\n128,11\n64,10\n", EIGHT))
     assert [s.nbytes for s in same] == [64, 128]
-    numbered = read_text("size,time,repeat\n64,10,1\n64,12,2\n", EIGHT).samples
+    numbered = samples_of(read_text("size,time,repeat\n64,10,1\n64,12,2\n", EIGHT))
     assert [s.launch for s in numbered] == ["L:1", "L:2"]
 
 
@@ -111,8 +112,8 @@ def test_optimize_config_input_in_both_lengths(read_text: ReadText) -> None:
     twelve = eleven.replace("bandwidth", "cost_metric,bandwidth")
     short = read_text(f"{eleven}\nallreduce,64,tree,ll,2,1,8,-1,-1,45.2,12.5\n", StatedFacts())
     long = read_text(f"{twelve}\nallreduce,64,tree,ll,2,1,8,-1,-1,0.1,45.2,12.5\n", StatedFacts())
-    assert short.samples == long.samples
-    assert (short.samples[0].time_us, short.samples[0].doubt) == (12.5, None)
+    assert samples_of(short) == samples_of(long)
+    assert (samples_of(short)[0].time_us, samples_of(short)[0].doubt) == (12.5, None)
 
 
 RECORD = {
@@ -127,10 +128,10 @@ def test_json_as_lines_and_as_an_array(read_text: ReadText) -> None:
     records = [RECORD, RECORD | {"inPlace": 1, "wrong": "N/A"}]
     lines = "".join(json.dumps(each) + "\n" for each in records)
     array = json.dumps(records, indent=1)
-    found = read_text(lines, StatedFacts(setting=BASELINE)).samples
+    found = samples_of(read_text(lines, StatedFacts(setting=BASELINE)))
     assert [s.key.scale.n_ranks for s in found] == [8, 8]
     assert [s.n_wrong for s in found] == [0, None]
-    again = read_text(array, StatedFacts(setting=BASELINE)).samples
+    again = samples_of(read_text(array, StatedFacts(setting=BASELINE)))
     assert [(s.key, s.time_us) for s in again] == [(s.key, s.time_us) for s in found]
 
 
@@ -161,7 +162,7 @@ def test_round_trip_in_any_column_order(
     writer.writerow([names[i] for i in order])
     writer.writerows([row[i] for i in order] for row in rows)
     stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=8, n_nodes=1)
-    found = read_text(out.getvalue(), stated).samples
+    found = samples_of(read_text(out.getvalue(), stated))
     assert [(s.nbytes, s.time_us, str(s.key.setting), s.key.placement.value) for s in found] == rows
     assert all(s.time_us is not None and math.isfinite(s.time_us) for s in found)
     assert parse_size("4K") == 4096

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
@@ -23,17 +24,17 @@ def test_concatenated_runs_are_launches_of_their_own(
     """Each table has the facts of its own preamble."""
     gather = make_bench(Collective.ALL_GATHER, 4)
     reading = read_text(bench.run(SIZES) + gather.run(SIZES))
-    found = {(s.launch, s.key.collective.value, s.key.scale.n_ranks) for s in reading.samples}
+    found = {(s.launch, s.key.collective.value, s.key.scale.n_ranks) for s in samples_of(reading)}
     assert found == {("L:1", "all_reduce", 8), ("L:2", "all_gather", 4)}
-    assert {s.cycle for s in reading.samples} == {0}
+    assert {s.cycle for s in samples_of(reading)} == {0}
 
 
 def test_cycles_of_one_run(bench: Bench, read_text: ReadText) -> None:
     """-N: the sizes come again below one header."""
     text = bench.facts() + bench.header() + bench.rows(SIZES) + "# Testing 2 cycle.\n"
     reading = read_text(text + bench.rows(SIZES, first=20.0) + bench.rows(SIZES[:2]))
-    assert {s.launch for s in reading.samples} == {"L"}
-    eight = [s.cycle for s in reading.samples if s.nbytes == 8]
+    assert {s.launch for s in samples_of(reading)} == {"L"}
+    eight = [s.cycle for s in samples_of(reading) if s.nbytes == 8]
     assert eight == [0, 0, 1, 1, 2, 2]
 
 
@@ -52,7 +53,7 @@ def test_a_run_that_died_and_its_repeat(bench: Bench, read_text: ReadText) -> No
     died = bench.facts() + bench.header() + bench.rows(SIZES[:2])
     reading = read_text(died + bench.run([8 << i for i in range(23)], first=90.0))
     times = {
-        launch: [s.time_us for s in reading.samples if s.launch == launch]
+        launch: [s.time_us for s in samples_of(reading) if s.launch == launch]
         for launch in ("L:1", "L:2")
     }
     assert times["L:1"] == [10.0, 10.5, 11.0, 11.5]
@@ -67,7 +68,7 @@ def test_marks_of_a_script_name_settings(bench: Bench, read_text: ReadText) -> N
     text = "### ALGO=Ring PROTO=LL\n" + bench.run(SIZES) + bench.run(SIZES)
     text += "=== NCCL_ALGO=Tree NCCL_PROTO=LL ===\n" + bench.run(SIZES) + "### no variable\n"
     reading = read_text(text + bench.run(SIZES))
-    found = {s.launch: str(s.key.setting) for s in reading.samples}
+    found = {s.launch: str(s.key.setting) for s in samples_of(reading)}
     assert found == {"L:1": "ring/ll", "L:2": "ring/ll", "L:3": "tree/ll", "L:4": "baseline"}
 
 
@@ -89,7 +90,7 @@ def test_ranks_of_a_process_alone_are_those_of_its_command(
         with pytest.raises(OutputError, match="how many ranks"):
             read_text(text)
     else:
-        scales = {s.key.scale for s in read_text(text).samples}
+        scales = {s.key.scale for s in samples_of(read_text(text))}
         assert scales == {Scale(n_nodes=1, n_ranks=ranks)}
 
 
@@ -120,7 +121,9 @@ def test_ranks_by_the_launchers_command(
     with pytest.raises(OutputError, match="does not say how many nodes took part"):
         read_text(text)
     stated = StatedFacts(n_nodes=2, setting=BASELINE)
-    assert {s.key.scale for s in read_text(text, stated).samples} == {Scale(n_nodes=2, n_ranks=8)}
+    assert {s.key.scale for s in samples_of(read_text(text, stated))} == {
+        Scale(n_nodes=2, n_ranks=8)
+    }
 
 
 def test_two_machines_in_one_file(bench: Bench, read_text: ReadText) -> None:
@@ -140,7 +143,7 @@ def test_scale_from_the_librarys_messages(bench: Bench, read_text: ReadText) -> 
     )
     table = bench.header() + bench.rows([1 << 20], 60.0)
     stated = StatedFacts(collective=Collective.ALL_REDUCE, setting=BASELINE)
-    scale = read_text(info + table, stated).samples[0].key.scale
+    scale = samples_of(read_text(info + table, stated))[0].key.scale
     assert (scale.n_ranks, scale.n_nodes) == (8, 2)
     part = "".join(info.splitlines(keepends=True)[:3])
     with pytest.raises(OutputError, match="nodes"):
@@ -154,7 +157,7 @@ def test_the_tuning_log_belongs_to_its_own_run(bench: Bench, read_text: ReadText
     for algorithm in ("RING", "1", "TREE"):
         text += bench.facts() + choice.format(algorithm) + bench.header() + bench.row(8, 9.0, 9.0)
         text += bench.footer(0.0)
-    executed = [s.executed for s in read_text(text).samples]
+    executed = [s.executed for s in samples_of(read_text(text))]
     ring = Setting.parse("ring/ll/2")
     assert executed == [ring, ring, ring, ring, *[Setting.parse("tree/ll/2")] * 2]
     assert ring.algorithm is Algorithm.RING

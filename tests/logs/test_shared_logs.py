@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sample_rows import Sample, samples_of
 
 from rccltune.logs.reader import ParsedLog, read
 from rccltune.model.errors import CommandLineError, OutputError
-from rccltune.model.measurement import Caution, Sample, StatedFacts
+from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Scale
 from rccltune.model.vocabulary import (
     Collective,
@@ -74,7 +75,7 @@ def pick(reading: ParsedLog, nbytes: int, placement: Placement, launch: str = "L
     """One half-row."""
     found = [
         s
-        for s in reading.samples
+        for s in samples_of(reading)
         if (s.nbytes, s.key.placement, s.launch) == (nbytes, placement, launch)
     ]
     assert len(found) == 1
@@ -102,11 +103,11 @@ def test_every_readable_log(shared: Path, name: str) -> None:
     """
     n_samples, n_runs, ranks, nodes, collective = SHAPE[name]
     reading = import_log(shared, name, setting=BASELINE if name[:4] != "nv36" else None)
-    assert len(reading.samples) == n_samples
+    assert len(samples_of(reading)) == n_samples
     assert reading.tables == n_runs
-    assert {s.key.scale for s in reading.samples} == {Scale(n_nodes=nodes, n_ranks=ranks)}
-    assert reading.samples[0].key.collective is collective
-    doubts = {s.doubt for s in reading.samples}
+    assert {s.key.scale for s in samples_of(reading)} == {Scale(n_nodes=nodes, n_ranks=ranks)}
+    assert samples_of(reading)[0].key.collective is collective
+    doubts = {s.doubt for s in samples_of(reading)}
     honest = (UnusableReason.INCONSISTENT, UnusableReason.NO_TIME, UnusableReason.UNKNOWN_TYPE)
     assert not doubts.intersection(honest)
 
@@ -118,10 +119,10 @@ def test_every_readable_log(shared: Path, name: str) -> None:
         if time
     )
     if not name.startswith(_CUT):
-        assert Counter((s.nbytes, s.time_us) for s in reading.samples) == rows
+        assert Counter((s.nbytes, s.time_us) for s in samples_of(reading)) == rows
 
     launches: dict[str, list[float]] = {}
-    for s in reading.samples:
+    for s in samples_of(reading):
         assert s.time_us is not None
         value = busbw(s.key.collective, s.key.scale.n_ranks, s.nbytes, s.time_us)
         launches.setdefault(s.launch, []).append(value)
@@ -154,12 +155,14 @@ def test_wrong_results_are_labelled(shared: Path) -> None:
     """nv14 and nv15: the two half-rows with wrong elements each, and only those."""
     failed = import_log(shared, "nv14_gh200_16r_4n_srun_prefix_FAILED.out")
     wrong = {
-        (s.key.placement, s.n_wrong) for s in failed.samples if s.doubt is UnusableReason.WRONG
+        (s.key.placement, s.n_wrong) for s in samples_of(failed) if s.doubt is UnusableReason.WRONG
     }
     assert wrong == {(OUT, 928), (IN, 448)}
     stripped = import_log(shared, "nv15_gh200_2048r_512n.txt")
     wrong = {
-        (s.key.placement, s.n_wrong) for s in stripped.samples if s.doubt is UnusableReason.WRONG
+        (s.key.placement, s.n_wrong)
+        for s in samples_of(stripped)
+        if s.doubt is UnusableReason.WRONG
     }
     assert wrong == {(OUT, 85888), (IN, 43136)}
 
@@ -236,6 +239,6 @@ ALONE = {
 def test_the_only_candidate_is_taken_and_said(shared: Path, name: str) -> None:
     """No option is needed, and a notice says on what the collective rests."""
     reading = read(shared / "logs" / name, StatedFacts(), "L")
-    assert {s.key.collective.value for s in reading.samples} == {ALONE[name]}
+    assert {s.key.collective.value for s in samples_of(reading)} == {ALONE[name]}
     said = [one for one in reading.notices if one.caution is Caution.ASSUMED]
     assert any(f"{ALONE[name]}: the only collective" in one.message for one in said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError
@@ -19,26 +20,26 @@ def test_rccl_tests_csv_with_the_column_it_forgets(shared: Path) -> None:
     """13 names over 14 values: nothing is shifted."""
     path = shared / "sweeps/gpu107/mi355x_1n8r_allreduce_default.csv"
     reading = read(path, StatedFacts(setting=BASELINE), "L")
-    first = reading.samples[0]
+    first = samples_of(reading)[0]
     assert (first.nbytes, first.time_us, first.n_wrong) == (4096, 23.259669, 0)
     assert (first.key.dtype, first.key.redop, first.key.placement) == ("float", "sum", OUT)
     assert (first.key.scale.n_ranks, first.key.scale.n_nodes) == (8, 1)
-    assert reading.samples[1].key.placement is IN
+    assert samples_of(reading)[1].key.placement is IN
     assert reading.notices == ()
-    assert {s.doubt for s in reading.samples} == {None}
+    assert {s.doubt for s in samples_of(reading)} == {None}
 
 
 def test_a_sweep_with_forced_and_default_rows(shared: Path) -> None:
     """Default rows are the baseline with what ran noted; forced rows are settings."""
     reading = read(shared / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv", StatedFacts(), "L")
-    assert len(reading.samples) == 558
-    default = [s for s in reading.samples if s.key.setting is BASELINE]
+    assert len(samples_of(reading)) == 558
+    default = [s for s in samples_of(reading) if s.key.setting is BASELINE]
     assert len(default) == 18
     assert (default[0].nbytes, default[0].time_us) == (4096, 23.46)
     assert str(default[0].executed) == "tree/ll/1"
-    assert len({s.key.setting for s in reading.samples}) == 31
+    assert len({s.key.setting for s in samples_of(reading)}) == 31
     # The column is called time_oop_us.
-    assert {s.key.placement for s in reading.samples} == {OUT}
+    assert {s.key.placement for s in samples_of(reading)} == {OUT}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_table_of_bandwidths(shared: Path, tmp_path: Path) -> None:
     before = tmp_path / "before.csv"
     before.write_text("\n".join(line for line in lines if ",after," not in line), "utf-8")
     reading = read(before, stated, "L")
-    first = reading.samples[0]
+    first = samples_of(reading)[0]
     assert first.time_us == pytest.approx(33554432 * 1.875 / 127.38 / 1000)
     assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
 
@@ -72,8 +73,11 @@ def test_json_lines(shared: Path) -> None:
     reduce = read(
         shared / "logs/amd15_rccl_json_allreduce_int8_channels56.json", StatedFacts(), "L"
     )
-    assert (reduce.samples[0].time_us, reduce.samples[-1].time_us) == (206.98375, 12092.294313)
-    assert reduce.samples[-1].line == 64
+    assert (samples_of(reduce)[0].time_us, samples_of(reduce)[-1].time_us) == (
+        206.98375,
+        12092.294313,
+    )
+    assert samples_of(reduce)[-1].line == 64
     alltoall = read(shared / "logs/amd16_rccl_json_alltoall_maxctas56.json", StatedFacts(), "L")
-    assert len({s.key.dtype for s in alltoall.samples}) == 12
-    assert {s.n_wrong for s in alltoall.samples if s.key.placement is IN} == {None}
+    assert len({s.key.dtype for s in samples_of(alltoall)}) == 12
+    assert {s.n_wrong for s in samples_of(alltoall) if s.key.placement is IN} == {None}

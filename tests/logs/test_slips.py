@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, StatedFacts
@@ -34,7 +35,7 @@ def test_a_row_cut_by_a_message_anywhere_is_missed_aloud(bench: Bench, read_text
     for cut in range(len(whole) - len(whole.lstrip()) + 1, len(whole) - 1, 2):
         text = head + whole[:cut] + MESSAGE * 3 + whole[cut:] + bench.row(2048, 14.0, 14.5)
         reading = read_text(text)
-        used = [(s.nbytes, s.time_us) for s in reading.samples if s.doubt is None]
+        used = [(s.nbytes, s.time_us) for s in samples_of(reading) if s.doubt is None]
         assert used == [(512, 11.0), (512, 11.5), (2048, 14.0), (2048, 14.5)], cut
         assert Caution.INCOMPLETE_LOG in {n.caution for n in reading.notices}, cut
 
@@ -52,7 +53,7 @@ def test_a_row_that_somebody_elses_text_cut_is_missed_aloud(
     for cut in range(len(rows[at]) - len(rows[at].lstrip()) + 1, len(rows[at]) - 1, 7):
         broken = [*rows[:at], rows[at][:cut] + UCX + rows[at][cut:], *rows[at + 1 :]]
         reading = read_text(bench.facts() + bench.header() + "".join(broken))
-        used = [(s.nbytes, s.time_us) for s in reading.samples if s.doubt is None]
+        used = [(s.nbytes, s.time_us) for s in samples_of(reading) if s.doubt is None]
         whole = [(8 << k, 10.0 + k + half) for k in range(23) if k != at for half in (0, 0.5)]
         assert used == whole, cut
         assert Caution.INCOMPLETE_LOG in {n.caution for n in reading.notices}, cut
@@ -94,16 +95,18 @@ def test_a_collective_that_does_not_fit_is_refused(read_text: ReadText, stated: 
     with pytest.raises(CommandLineError, match="busbw"):
         read_text(text, StatedFacts(collective=stated, n_ranks=32, n_nodes=4, setting=BASELINE))
     good = StatedFacts(collective=Collective.ALLTOALL, n_ranks=32, n_nodes=4, setting=BASELINE)
-    assert len(read_text(text, good).samples) == 4
+    assert len(samples_of(read_text(text, good))) == 4
 
 
 def test_a_type_that_is_none_is_doubted(bench: Bench, read_text: ReadText) -> None:
     """A mangled word is doubted; a row that lost its type is not whole."""
     text = bench.facts() + bench.header() + bench.row(512, 9.0, 9.0)
     mangled = read_text(text + bench.row(1024, 12.0, 12.0).replace("float ", "floate5 "))
-    assert [s.doubt for s in mangled.samples] == [None, None] + [UnusableReason.UNKNOWN_TYPE] * 2
+    assert [s.doubt for s in samples_of(mangled)] == [None, None] + [
+        UnusableReason.UNKNOWN_TYPE
+    ] * 2
     lost = read_text(text + bench.row(1024, 12.0, 12.0).replace("float     sum", "  sum"))
-    assert [s.nbytes for s in lost.samples] == [512, 512]
+    assert [s.nbytes for s in samples_of(lost)] == [512, 512]
     assert "1 row is not whole" in lost.notices[0].message
 
 
@@ -142,7 +145,7 @@ def test_one_algorithm_and_one_protocol_are_a_forced_setting(
 ) -> None:
     """As a user pastes it or a script echoes it; such rows are never a baseline."""
     text = command + bench.run(SIZES)
-    assert {str(s.key.setting) for s in read_text(text, StatedFacts()).samples} == {setting}
+    assert {str(s.key.setting) for s in samples_of(read_text(text, StatedFacts()))} == {setting}
     with pytest.raises(CommandLineError, match="--baseline"):
         read_text(text, StatedFacts(setting=BASELINE))
 
@@ -162,7 +165,7 @@ def test_all_else_leaves_several_and_is_unstated(
     """It is said which variable it was; it is no baseline, and what it shuts out did not run."""
     text = f"mpirun -np 8 -x {given} ./all_reduce_perf\n" + bench.run(SIZES)
     reading = read_text(text, StatedFacts())
-    assert {str(s.key.setting) for s in reading.samples} == {"unstated"}
+    assert {str(s.key.setting) for s in samples_of(reading)} == {"unstated"}
     said = [n.message for n in reading.notices if n.caution is Caution.UNSTATED_SETTING]
     assert any(given.split(maxsplit=1)[0] in one for one in said)
     with pytest.raises(CommandLineError, match="--baseline"):
@@ -179,7 +182,7 @@ def test_options_must_not_contradict_what_variables_leave(
     shut = "mpirun -x NCCL_ALGO=^NVLS all_reduce_perf\n" + bench.run(SIZES)
     with pytest.raises(CommandLineError, match="--algorithm nvls"):
         read_text(shut, StatedFacts(setting=Setting.parse("nvls/simple")))
-    ring = read_text(shut, StatedFacts(setting=Setting.parse("ring/simple"))).samples
+    ring = samples_of(read_text(shut, StatedFacts(setting=Setting.parse("ring/simple"))))
     assert {str(s.key.setting) for s in ring} == {"ring/simple"}
 
 
@@ -195,7 +198,7 @@ def test_what_holds_no_longer_or_is_only_mentioned_forces_nothing(
     bench: Bench, read_text: ReadText, text: str
 ) -> None:
     """Such rows may be the baseline; a sentence is shown where nothing else says what ran."""
-    found = read_text(text + bench.run(SIZES)).samples
+    found = samples_of(read_text(text + bench.run(SIZES)))
     assert {s.key.setting for s in found} == {BASELINE}
     unstated = read_text(text + bench.run(SIZES), StatedFacts())
     said = [n.message for n in unstated.notices if n.caution is Caution.UNSTATED_SETTING]
@@ -208,7 +211,7 @@ def test_rccl_applies_a_name_before_a_colon_to_another_collective(
     """To 2.28.3 it does (shared facts, rccl-and-nccl.md); which ran is then not known."""
     head = "RCCL version : 2.27.7-HEAD\nexport NCCL_ALGO=allreduce:tree NCCL_PROTO=LL\n"
     for line, setting in ((head, "unstated"), (head.replace("RCCL", "NCCL"), "tree/ll")):
-        found = read_text(line + bench.run(SIZES), StatedFacts()).samples
+        found = samples_of(read_text(line + bench.run(SIZES), StatedFacts()))
         assert {str(s.key.setting) for s in found} == {setting}
 
 
@@ -217,7 +220,7 @@ def test_the_part_of_a_mixed_file_that_nothing_forced_is_the_baseline(
 ) -> None:
     """--baseline fills what the file leaves unsaid, and takes no forced row."""
     ring = "### NCCL_ALGO=Ring NCCL_PROTO=LL\n" + bench.run(SIZES)
-    settings = [s.key.setting for s in read_text(bench.run(SIZES) + ring).samples]
+    settings = [s.key.setting for s in samples_of(read_text(bench.run(SIZES) + ring))]
     assert settings == [BASELINE] * 22 + [Setting.parse("ring/ll")] * 22
 
 
@@ -229,8 +232,8 @@ def test_rows_of_two_environments_are_never_pooled(bench: Bench, read_text: Read
         read_text(text)
     assert "--assume NCCL_IB_TC=2" in str(error.value.hint)
     chosen = read_text(text, StatedFacts(setting=BASELINE, assume=(("NCCL_IB_TC", "2"),)))
-    assert (chosen.environment, len(chosen.samples)) == ({"NCCL_IB_TC": "2"}, 22)
-    assert chosen.samples[0].time_us == 50.0
+    assert (chosen.environment, len(samples_of(chosen))) == ({"NCCL_IB_TC": "2"}, 22)
+    assert samples_of(chosen)[0].time_us == 50.0
     with pytest.raises(CommandLineError, match="NCCL_IB_TC=3"):
         read_text(text, StatedFacts(assume=(("NCCL_IB_TC", "3"),)))
 
@@ -246,7 +249,7 @@ def test_a_table_of_half_rows_is_held_against_its_ratio(read_text: ReadText, for
         lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
     text = "\n".join(lines) + "\n"
     said = {"collective": Collective.ALL_REDUCE, "n_nodes": 1, "setting": BASELINE}
-    assert len(read_text(text, StatedFacts(n_ranks=8, **said)).samples) == len(rows)
+    assert len(samples_of(read_text(text, StatedFacts(n_ranks=8, **said)))) == len(rows)
     with pytest.raises(CommandLineError, match=r"1\.75") as error:
         read_text(text, StatedFacts(n_ranks=64, **said))
     assert "--ranks 8" in str(error.value.hint)
@@ -264,7 +267,7 @@ def test_a_column_that_is_nearly_known_is_not_dropped_in_silence(read_text: Read
     ]
     right = read_text(f"{facts}setting,nbytes,time_us,placement,n_wrong\n{rows}", stated)
     assert not [one for one in right.notices if "left out" in one.message]
-    assert [one.doubt for one in right.samples] == [UnusableReason.WRONG, None]
+    assert [one.doubt for one in samples_of(right)] == [UnusableReason.WRONG, None]
     # What a benchmark has beside is nobody's slip.
     other = read_text(f"{facts}setting,nbytes,time_us,host,temperature\n{rows}", stated)
     assert not [one for one in other.notices if "mean nothing" in one.message]

@@ -6,6 +6,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_rows import samples_of
 
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, StatedFacts
@@ -30,7 +31,7 @@ def executed_table(bench: Bench, algo: str, proto: str, channels: int, glue: str
 def test_executed_setting_is_read_from_its_columns(bench: Bench, read_text: ReadText) -> None:
     """-A 1: what ran goes to ``executed``; the key keeps what was asked for."""
     reading = read_text(executed_table(bench, "  RING", "  LL", 16))
-    for sample in reading.samples:
+    for sample in samples_of(reading):
         assert str(sample.executed) == "ring/ll/16"
         assert sample.key.setting is BASELINE
         assert sample.doubt is None
@@ -50,8 +51,8 @@ def test_another_setting_than_asked_for(
     """A forced setting that did not run is doubted, and stays under the name asked for."""
     text = executed_table(bench, "  " + algo, "  " + proto, 16)
     reading = read_text(text, StatedFacts(setting=RING_LL))
-    assert {s.doubt for s in reading.samples} == {doubt}
-    assert {s.key.setting for s in reading.samples} == {RING_LL}
+    assert {s.doubt for s in samples_of(reading)} == {doubt}
+    assert {s.key.setting for s in samples_of(reading)} == {RING_LL}
 
 
 def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> None:
@@ -61,9 +62,9 @@ def test_cpu_time_is_no_time(bench: Bench, read_text: ReadText, at: Lookup) -> N
     large += "    12.00  107.37  187.90      0    12.00  107.37  187.90      0\n"
     header = bench.header().replace("    time", " cputime")
     reading = read_text(bench.facts() + header + small + large + bench.footer())
-    assert at(reading.samples, 8, OUT).doubt is UnusableReason.NO_TIME
-    assert at(reading.samples, 8, OUT).time_us is None
-    assert at(reading.samples, 1 << 30, IN).doubt is UnusableReason.NO_TIME
+    assert at(samples_of(reading), 8, OUT).doubt is UnusableReason.NO_TIME
+    assert at(samples_of(reading), 8, OUT).time_us is None
+    assert at(samples_of(reading), 1 << 30, IN).doubt is UnusableReason.NO_TIME
     assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
 
 
@@ -76,7 +77,7 @@ def test_one_placement_tables(
         "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
     )
     text = bench.facts() + f"#           {word}\n" + header + bench.row(8, 10.0) + bench.footer()
-    samples = read_text(text).samples
+    samples = samples_of(read_text(text))
     assert [(s.key.placement, s.time_us) for s in samples] == [(placement, 10.0)]
 
 
@@ -89,7 +90,7 @@ def test_columns_of_single_calls_are_kept(read_text: ReadText, bench: Bench, at:
         row += bench.half(64, time) + f"     9.00    {time + 2:.2f}    11.90     3.10"
     text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n{bench.footer()}"
     reading = read_text(text)
-    assert at(reading.samples, 64, IN).time_us == 11.0
+    assert at(samples_of(reading), 64, IN).time_us == 11.0
     kept = reading.table[["time_us", "i_min", "i_max", "i_p99", "i_cv%"]]
     assert kept.to_numpy().tolist() == [
         [10.0, 9.0, 12.0, 11.9, 3.1],
@@ -108,7 +109,7 @@ def test_columns_in_any_order(bench: Bench, read_text: ReadText, at: Lookup) -> 
         header = "# " + "  ".join((*lead, *inner, *inner))
         row = "  ".join([values[n] for n in lead] + [numbers[n] for n in inner] * 2)
         text = f"{bench.facts()}{bench.PLACES}\n{header}\n{row}\n"
-        sample = at(read_text(text).samples, 64, OUT)
+        sample = at(samples_of(read_text(text)), 64, OUT)
         assert (sample.time_us, sample.n_wrong, sample.count) == (10.0, 7, 16), header
 
 
@@ -117,15 +118,15 @@ def test_contradicting_numbers_are_doubted(bench: Bench, read_text: ReadText, at
     good = bench.row(1 << 20, 58.2, 58.3)
     bad = good.replace("  58.20", "  85.20")
     reading = read_text(bench.facts() + bench.header() + bad)
-    assert at(reading.samples, 1 << 20, OUT).doubt is UnusableReason.INCONSISTENT
-    assert at(reading.samples, 1 << 20, IN).doubt is None
+    assert at(samples_of(reading), 1 << 20, OUT).doubt is UnusableReason.INCONSISTENT
+    assert at(samples_of(reading), 1 << 20, IN).doubt is None
 
 
 def test_a_summary_that_failed_without_saying_where(bench: Bench, read_text: ReadText) -> None:
     """Out of bounds FAILED and no row that shows it: no row of the table can be trusted."""
     text = bench.facts() + bench.header() + bench.rows([8, 16])
     text += "# Out of bounds values : 3 FAILED\n# Avg bus bandwidth    : 0.0025\n"
-    assert {s.doubt for s in read_text(text).samples} == {UnusableReason.WRONG}
+    assert {s.doubt for s in samples_of(read_text(text))} == {UnusableReason.WRONG}
 
 
 def test_rows_that_are_missing_show_in_the_average(bench: Bench, read_text: ReadText) -> None:
@@ -163,7 +164,7 @@ def test_split_communicators_have_the_size_of_a_group(
         facts = facts.replace(f"Rank {rank:2} Group  0", f"Rank {rank:2} Group {rank % 2:2}")
     pair = make_bench(Collective.ALL_REDUCE, 4)
     reading = read_text(facts + pair.header() + pair.rows([1 << 20], 60.0))
-    assert {(s.key.scale.n_ranks, s.key.scale.n_nodes) for s in reading.samples} == {(4, 2)}
+    assert {(s.key.scale.n_ranks, s.key.scale.n_nodes) for s in samples_of(reading)} == {(4, 2)}
 
 
 def test_a_cut_rank_list_tells_its_highest_rank_and_its_hosts(
@@ -181,7 +182,7 @@ def test_a_cut_rank_list_tells_its_highest_rank_and_its_hosts(
         read_text(text, StatedFacts(n_nodes=1))
     with pytest.raises(CommandLineError, match="--ranks 7"):
         read_text(text, StatedFacts(n_ranks=7, n_nodes=2))
-    scales = {s.key.scale for s in read_text(text, StatedFacts(n_nodes=3)).samples}
+    scales = {s.key.scale for s in samples_of(read_text(text, StatedFacts(n_nodes=3)))}
     assert scales == {Scale(n_nodes=3, n_ranks=8)}
 
 
@@ -189,7 +190,7 @@ def test_the_last_line_names_what_stands_above_it(bench: Bench, read_text: ReadT
     """``Collective test concluded``, where the first lines are lost; an option must agree."""
     text = bench.header() + bench.rows([1 << 20, 1 << 21], 60.0) + bench.footer()
     text += "# Collective test concluded: all_reduce_perf\n"
-    found = read_text(text, StatedFacts(n_nodes=1)).samples
+    found = samples_of(read_text(text, StatedFacts(n_nodes=1)))
     assert {(s.key.collective, s.key.scale.n_ranks) for s in found} == {(Collective.ALL_REDUCE, 8)}
     with pytest.raises(CommandLineError, match="--collective broadcast"):
         read_text(text, StatedFacts(n_nodes=1, collective=Collective.BROADCAST))
@@ -200,7 +201,7 @@ def test_a_destroyed_communicator_tells_its_ranks(bench: Bench, read_text: ReadT
     info = "n:1:2 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 busId 1000 - Destroy COMPLETE\n"
     text = bench.header() + bench.rows([1 << 20], 60.0) + info
     stated = StatedFacts(collective=Collective.ALL_REDUCE, n_nodes=1)
-    assert {s.key.scale.n_ranks for s in read_text(text, stated).samples} == {8}
+    assert {s.key.scale.n_ranks for s in samples_of(read_text(text, stated))} == {8}
 
 
 def test_forced_settings_by_the_librarys_own_log(bench: Bench, read_text: ReadText) -> None:
@@ -208,7 +209,9 @@ def test_forced_settings_by_the_librarys_own_log(bench: Bench, read_text: ReadTe
     info = "node0:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
     info += "node0:1:2 [0] NCCL INFO NCCL_PROTO set by environment to LL128\n"
     text = bench.facts() + info + bench.header() + bench.row(8, 10.0, 10.0)
-    assert {str(s.key.setting) for s in read_text(text, StatedFacts()).samples} == {"ring/ll128"}
+    assert {str(s.key.setting) for s in samples_of(read_text(text, StatedFacts()))} == {
+        "ring/ll128"
+    }
 
 
 @pytest.mark.parametrize(("number", "version"), [("22902", "2.29.2"), ("2708", "2.7.8")])

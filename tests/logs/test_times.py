@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sample_records import records
+from sample_rows import Sample, frame, samples_of
 
 from rccltune.logs.reader import read
 from rccltune.model.errors import OutputError, RccltuneError
-from rccltune.model.measurement import Sample, StatedFacts
+from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, CurveKey, Scale
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
-from rccltune.session.sample_table import frame
 
 HEAD = "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20\n"
 NAMES = "# out-of-place\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
@@ -54,7 +54,7 @@ def of_file(folder: Path, name: str, text: str) -> float | None:
     """As a file of somebody is read."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    return only(read(path, STATED, "L").samples)
+    return only(samples_of(read(path, STATED, "L")))
 
 
 def of_log(folder: Path, word: str) -> float | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_rows import Sample
 
 from rccltune.model.choice import Rule, Zone
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
     SILENT,

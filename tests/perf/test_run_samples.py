@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from made_runs import as_asked, make, step
 from sample_records import records
+from sample_rows import Sample
 
 from rccltune.model.failure import Failure
-from rccltune.model.measurement import Fingerprint, Sample
+from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from sample_records import records
+from sample_rows import Sample, frame
 from wording import lacks
 
 from rccltune.model.errors import SessionError
@@ -22,7 +23,6 @@ from rccltune.model.measurement import (
     Fingerprint,
     Launch,
     Outcome,
-    Sample,
     StatedFacts,
     Status,
 )
@@ -73,7 +73,7 @@ def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") ->
     raw.write_bytes(log)
     launch = Launch(id=name, source="x.log", stated=StatedFacts(setting=BASELINE))
     outcome = Outcome(launch=name, status=Status.IMPORTED, n_samples=1)
-    return store.commit(header(folder), [(launch, outcome, raw)], [sample(name)])
+    return store.commit(header(folder), [(launch, outcome, raw)], frame([sample(name)]))
 
 
 def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
     """The same launches in another order give the same bytes, so hashes can be compared."""
     first, second = tmp_path / "one", tmp_path / "two"
     for folder, order in ((first, "ab"), (second, "ba")):
-        store.commit(header(folder), [], [sample(f"{n}1") for n in order])
+        store.commit(header(folder), [], frame([sample(f"{n}1") for n in order]))
 
     assert (first / "samples.csv").read_bytes() == (second / "samples.csv").read_bytes()
 

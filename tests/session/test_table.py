@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sample_records import records
+from sample_rows import Sample, frame
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measurement import Sample
 from rccltune.model.settings import (
     BASELINE,
     CurveKey,
@@ -23,7 +23,7 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import samples_csv
-from rccltune.session.sample_table import COLUMNS, KINDS, frame
+from rccltune.session.sample_table import COLUMNS, KINDS
 
 KEYS = st.builds(
     CurveKey,
