@@ -48,13 +48,13 @@ FIELDS = _named(
     """
     format id tool simulated samples_of n_samples fingerprint product arch cu_count mode compute
     memory hosts devices benchmark_sha256 serves ranks_per_process binding runner setup name
-    environment process purpose number_of communicators plugin said n_nodes n_ranks rank_placement
+    environment process plugin n_nodes n_ranks rank_placement
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
     words
     path sha256 version rules_sha256 rules_before rules fallbacks replicates processes
     seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
-    ratio value low high n n_sizes n_undecided clock loop one_root registered
+    ratio value low high n n_sizes n_undecided clock loop one_root registered bfloat16
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype redop graph nbytes baseline_us tuned_us interval ran answer
     n_launches n_wrong judgement judgements rule before after reason why zones zone
@@ -568,9 +568,9 @@ _OF_A_SESSION = tuple(
         (r"session\.json", _json),
         (r"(?:verdict|choice)[\w-]*\.json", _json),
         (r"samples\.csv", _samples),
-        (r"(?:verification/\w+/)?runs/\d+/(?:run|ending)\.json", _json),
-        (r"(?:verification/\w+/)?runs/\d+/plan\.txt", _plan),
-        (r"(?:verification/\w+/)?runs/\d+/rank-\d+\.csv", _rank),
+        (r"runs/\d+/(?:run|ending)\.json", _json),
+        (r"runs/\d+/plan\.txt", _plan),
+        (r"runs/\d+/rank-\d+\.csv", _rank),
         (rf"(?:[a-z0-9-]+/)?{_RULE_FILE}", _rules),
     )
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from rccltune.launch import signals
 from rccltune.measure.perf_sweep import PreparedPerfSweep, measure_with_perf
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site, SiteRequest
@@ -139,36 +140,45 @@ def tune(
     importing = Thread(target=_import_what_follows, daemon=True)
     importing.start()
 
-    def one(session: PreparedPerfSweep) -> TuneResult:
-        swept = measure_with_perf(session, reporter=reporter, command=command, force=force)
-        importing.join()
-        return _proven(session, swept, options, reporter, confirms)
+    def proven(session: PreparedPerfSweep, site: _Proof | None = None) -> _Proof:
+        with signals.interruptible(), session.measuring.closing():
+            swept = measure_with_perf(
+                session, reporter=reporter, command=command, force=force, stays=True
+            )
+            importing.join()
+            return _proven(session, swept, options, reporter, site)
 
-    done = one(prepared)
+    proof = proven(prepared)
+    done = _reported(proof, reporter, confirms)
     left_s = prepared.measuring.left_s()
     if forced is None or (left_s is not None and left_s <= 0):
         return done
     forced.measuring.budget_s = left_s
     reporter.say(f"Session: {forced.folder}, with {'='.join(LL128_FORCED)}")
-    other = one(forced)
-    if not _is_better(done, other, prepared, forced):
+    other_proof = proven(forced, proof)
+    other = _reported(other_proof, reporter, confirms)
+    if not other_proof.is_better:
         return replace(done, forced=other)
     write_atomically(done.exports, other.exports.read_text(encoding="utf-8"))
     # The page says which rules the exports name.
     return replace(done, forced=other, is_forced_better=True, report=_shown(done.folder, reporter))
 
 
-def _is_better(
-    done: TuneResult, other: TuneResult, prepared: PreparedPerfSweep, forced: PreparedPerfSweep
-) -> bool:
-    """Whether the rules with LL128 forced are proven faster somewhere, and slower nowhere."""
-    from rccltune.verify.environment import is_better
-    from rccltune.verify.site_and_idle import SiteAndIdle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proof:
+    """What one session proves.
 
-    ours, site = other.verified, done.verified
-    variable = SiteAndIdle(site=prepared.measuring.table(), idle=forced.measuring.table())
-    sizes = forced.measuring.wanted.sizes
-    return bool(ours) and is_better(ours[0], site[0] if site else None, variable, sizes)
+    Attributes:
+        verified: None where there is no rule to verify.
+        is_better: than what another session's site runs.
+    """
+
+    prepared: PreparedPerfSweep
+    swept: SweepResult
+    emitted: EmittedRules
+    request: VerifyRequest | None = None
+    verified: VerificationResult | None = None
+    is_better: bool = False
 
 
 def _proven(
@@ -176,28 +186,68 @@ def _proven(
     swept: SweepResult,
     options: Options,
     reporter: Reporter,
-    confirms: SiteRequest | None,
-) -> TuneResult:
-    """All that comes after a sweep."""
-    folder = prepared.folder
+    site: _Proof | None,
+) -> _Proof:
+    """All that ranks which wait are asked after a sweep.
+
+    Args:
+        prepared: the sweep.
+        swept: what came of it.
+        options: of the choice.
+        reporter: told what is worth telling.
+        site: of the site's own session, where this one has a variable more.
+    """
     try:
         emitted = _emitted(prepared, options, reporter)
-        verified = _verified(prepared, emitted, options, reporter, confirms)
+        proof = _verified(
+            _Proof(prepared=prepared, swept=swept, emitted=emitted), options, reporter
+        )
     except VerificationError:
+        prepared.measuring.close()
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        page = _shown(folder, reporter)
+        page = _shown(prepared.folder, reporter)
         reporter.say(f"The page that says why nothing is proven: {page.path}")
         raise
+    if site is None or proof.verified is None:
+        return proof
+    from rccltune.verify.environment import is_better
+
+    rules = site.verified.standings if site.verified else ()
+    better = is_better(
+        proof.verified.text,
+        prepared.measuring,
+        site.prepared.measuring.table(),
+        [one for one in rules if one.is_kept],
+        proof.verified.file.replicates,
+    )
+    return replace(proof, is_better=better)
+
+
+def _reported(proof: _Proof, reporter: Reporter, confirms: SiteRequest | None) -> TuneResult:
+    """The last word of rccl-tests, figures and page: no rank is left that they would disturb."""
+    from rccltune.session.samples import bring_up_to_date
+    from rccltune.verify.verification import confirm_rules
+
+    folder, site, verified = proof.prepared.folder, proof.prepared.instrument.site, proof.verified
+    bring_up_to_date(folder)
+    if verified is not None and proof.request is not None:
+        request = replace(proof.request, confirms=confirms)
+        try:
+            verified = confirm_rules(request, verified, site, reporter)
+        except VerificationError:
+            page = _shown(folder, reporter)
+            reporter.say(f"The page that says why nothing is proven: {page.path}")
+            raise
     return TuneResult(
         folder=folder,
-        swept=swept,
-        emitted=emitted,
-        verified=verified,
-        exports=emitted.environment_path or folder,
+        swept=proof.swept,
+        emitted=proof.emitted,
+        verified=(verified,) if verified else (),
+        exports=proof.emitted.environment_path or folder,
         figures=folder / _FIGURES,
         report=_shown(folder, reporter),
-        simulated=prepared.instrument.site.node is not None,
-        runner=prepared.instrument.site.fingerprint.runner,
+        simulated=site.node is not None,
+        runner=site.fingerprint.runner,
     )
 
 
@@ -236,34 +286,29 @@ def _emitted(
     return emitted
 
 
-def _verified(
-    prepared: PreparedPerfSweep,
-    emitted: EmittedRules,
-    options: Options,
-    reporter: Reporter,
-    confirms: SiteRequest | None,
-) -> tuple[VerificationResult, ...]:
-    """Verify a file that has rules; only then does it lie where jobs look for it."""
+def _verified(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
+    """Verify the file, where it has rules; only then does one lie where jobs look for it."""
     from rccltune.verify.rewriting import exports_without
     from rccltune.verify.verification import verify_rules
 
-    path, exports_path = emitted.path, emitted.environment_path
-    if path is None or exports_path is None:
-        return ()
+    emitted, prepared = proof.emitted, proof.prepared
+    if emitted.path is None or emitted.environment_path is None:
+        return proof
     if not emitted.count.rules:
-        write_atomically(path, emitted.text)
-        write_atomically(exports_path, emitted.environment_text)
-        return ()
-    request = _candidate(prepared, emitted, path, options, reporter)
+        write_atomically(emitted.path, emitted.text)
+        write_atomically(emitted.environment_path, emitted.environment_text)
+        return proof
+    request = _candidate(prepared, emitted, emitted.path, options, reporter)
     verified = verify_rules(
-        replace(request, confirms=confirms),
+        request,
         prepared.sweep,
         prepared.instrument,
         reporter=reporter,
+        waiting=prepared.measuring,
     )
     exports = exports_without(emitted.environment_text, verified.lost_exports)
-    write_atomically(exports_path, exports)
-    return (verified,)
+    write_atomically(emitted.environment_path, exports)
+    return replace(proof, request=request, verified=verified)
 
 
 def _candidate(

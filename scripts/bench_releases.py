@@ -176,7 +176,7 @@ def asked(options: argparse.Namespace, place: Place, found: Found) -> pd.DataFra
             steps.append(f"answer {setting}")
             steps += [f"call {collective} float sum out {nbytes} -" for nbytes in SIZES]
     listed = ",".join(map(str, place.devices))
-    rows = run(place.ground, steps, options=("--said", "--devices", listed), limit_s=LIMIT_S)
+    rows = run(place.ground, steps, options=("--devices", listed), limit_s=LIMIT_S)
     version = int(remark(rows, "version"))
     release = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
     found.cells["release"] = f"{release}, ranks on one GPU" if place.shares else release

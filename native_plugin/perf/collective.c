@@ -92,10 +92,15 @@ static void fill_with_numbers(char *buffer, size_t bytes)
         state = state * 1664525u + 1013904223u; /* Numerical Recipes, 7.1 */
         numbers[i] = (uint16_t)(0x3f80u | (state >> 25) | ((state >> 9 & 1u) << 15));
     }
-    for (size_t at = 0; at < bytes; at += PART)
-        check_runtime(runtime.copy(buffer + at, numbers, bytes - at < PART ? bytes - at : PART,
-                                   COPY_TO_DEVICE, communicator.stream),
-                      "MemcpyAsync");
+    size_t there = bytes < PART ? bytes : PART;
+    check_runtime(runtime.copy(buffer, numbers, there, COPY_TO_DEVICE, communicator.stream),
+                  "MemcpyAsync");
+    for (size_t more; there < bytes; there += more) { /* on the device it takes no time */
+        more = bytes - there < there ? bytes - there : there;
+        check_runtime(
+            runtime.copy(buffer + there, buffer, more, COPY_ON_DEVICE, communicator.stream),
+            "MemcpyAsync");
+    }
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
     free(numbers);
 }
@@ -400,4 +405,10 @@ void answer_set(const struct step *step)
 void answer_apply(void)
 {
     apply(&answer);
+}
+
+uint64_t answer_code(void)
+{
+    return (uint64_t)answer.kind | (uint64_t)(answer.algorithm + 1) << 8 |
+           (uint64_t)(answer.protocol + 1) << 16 | (uint64_t)(answer.channels + 1) << 24;
 }

@@ -64,4 +64,7 @@ void barrier(void);
 void answer_set(const struct step *step);
 void answer_apply(void);
 
+/* A number for the answer in force, the same on all ranks: its lowest byte is the kind. */
+uint64_t answer_code(void);
+
 #endif

@@ -23,7 +23,7 @@ struct options {
     const char *folder, *plan, *library, *runtime, *plugin, *devices;
     int start, per_host;
     struct ranks ranks;
-    bool says, binds;
+    bool binds;
 };
 
 static int number(const char *name, const char *text, int least)
@@ -37,7 +37,7 @@ static int number(const char *name, const char *text, int least)
 
 static const char usage[] =
     "rccltune-perf --folder DIR [--plan FILE] --library FILE [--runtime FILE]\n"
-    "    [--plugin FILE] [--said] [--devices 0,8,16] [--bind none]\n"
+    "    [--plugin FILE] [--devices 0,8,16] [--bind none]\n"
     "    [--start N [--per-host M] | --rank R --ranks N --local-rank L]\n"
     "\n"
     "Measures collectives, one process a GPU. 'rccltune sweep' starts it, and sends\n"
@@ -52,8 +52,8 @@ static void options_read(int argc, char **argv, struct options *o)
         {"folder", 1, NULL, 'f'},     {"plan", 1, NULL, 'p'},   {"library", 1, NULL, 'l'},
         {"runtime", 1, NULL, 'r'},    {"plugin", 1, NULL, 't'}, {"devices", 1, NULL, 'd'},
         {"start", 1, NULL, 's'},      {"rank", 1, NULL, 'R'},   {"ranks", 1, NULL, 'N'},
-        {"local-rank", 1, NULL, 'L'}, {"said", 0, NULL, 'i'},   {"bind", 1, NULL, 'b'},
-        {"per-host", 1, NULL, 'h'},   {"help", 0, NULL, 'H'},   {NULL, 0, NULL, 0}};
+        {"local-rank", 1, NULL, 'L'}, {"bind", 1, NULL, 'b'},   {"per-host", 1, NULL, 'h'},
+        {"help", 0, NULL, 'H'},       {NULL, 0, NULL, 0}};
     int letter;
     *o = (struct options){.ranks = {-1, 0, -1}, .binds = true};
     while ((letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -90,9 +90,6 @@ static void options_read(int argc, char **argv, struct options *o)
             break;
         case 'L':
             o->ranks.local_rank = number("local-rank", optarg, 0);
-            break;
-        case 'i':
-            o->says = true;
             break;
         case 'b':
             o->binds = strcmp(optarg, "none") != 0;
@@ -138,8 +135,7 @@ static void set_variables(const struct options *o)
     unsetenv("NCCL_COMM_ID");
     if (o->plugin != NULL)
         setenv("NCCL_TUNER_PLUGIN", o->plugin, 1);
-    if (o->says)
-        tuning_log_start(o->folder, o->ranks.rank);
+    tuning_log_start(o->folder, o->ranks.rank);
 }
 
 /* As the library sees them: a file of its own may have set what the environment lacked. */
@@ -177,6 +173,7 @@ static void call_once(const struct step *step)
 {
     struct call call = call_begin(step);
     struct row row = row_of(communicator.number, step->kind == STEP_CHECK ? "check" : "call");
+    tuning_log_resume(nccl.reset_log);
     tuning_log_skip();
     struct checked checked =
         check_call(&call, (unsigned)step->line, step->kind == STEP_CHECK && kernels_run());
@@ -229,15 +226,15 @@ static size_t begin(void)
 
 static void walk(size_t largest)
 {
-    for (struct step step; steps_next(&step); steps_done()) {
+    for (struct step step; steps_next(&step);) {
         switch (step.kind) {
-        case STEP_COMMUNICATOR:
-            make_communicator(largest);
-            break;
         case STEP_ANSWER:
             if (plugin.answer == NULL)
                 fail(EXIT_USAGE, "there is no --plugin that would give an answer");
             answer_set(&step);
+            continue;
+        case STEP_COMMUNICATOR:
+            make_communicator(largest);
             break;
         case STEP_MEASURE:
             measure(&step);
@@ -245,6 +242,7 @@ static void walk(size_t largest)
         default:
             call_once(&step);
         }
+        steps_done();
     }
 }
 

@@ -45,27 +45,27 @@ static bool read_line(char *text, size_t size)
 
 bool steps_next(struct step *step)
 {
+    /* One message, since each of them wakes every rank. */
+    static struct {
+        struct step step;
+        int line;
+        bool is_there;
+    } next;
     char text[MAX_STEP];
-    bool is_there, is_step = false;
-    while (!is_step) {
-        is_there = !is_first || read_line(text, sizeof text);
-        line++;
-        /* Words about a wrong line are rank 0's alone. */
-        if (is_first && is_there)
-            is_step = step_read(text, line, step);
-        rendezvous_broadcast(&is_there, sizeof is_there);
-        if (!is_there)
-            break;
-        rendezvous_broadcast(&is_step, sizeof is_step);
-        if (is_step)
-            rendezvous_broadcast(step, sizeof *step);
+    bool is_step = false;
+    while (is_first && !is_step && (next.is_there = read_line(text, sizeof text))) {
+        next.line = ++line;
+        is_step = step_read(text, next.line, &next.step);
     }
-    if (is_step && step->kind != STEP_END) {
-        context.line = line;
+    rendezvous_broadcast(&next, sizeof next);
+    *step = next.step;
+    if (next.is_there && step->kind != STEP_END) {
+        context.line = next.line;
+        line = next.line;
         return true;
     }
     context.line = 0;
-    if (!is_step && path == NULL)
+    if (!next.is_there && path == NULL)
         fail(EXIT_PEER, "rccltune is gone");
     return false;
 }

@@ -11,8 +11,10 @@
 enum { MAX_VALUE = PATH_MAX, N_VARIABLES = 3 };
 
 static char path[PATH_MAX];
+static const char *folder;
+static int rank, n_logs;
 static long passed; /* bytes of the log */
-static bool is_on, tells;
+static bool is_on;
 /* The library's threads may read the environment whenever they like, so that it is not changed once
  * they run: these entries of it are ours, and get another value in place. */
 static struct variable {
@@ -30,18 +32,40 @@ static void put_value(struct variable *variable, const char *value)
     snprintf(variable->entry, sizeof variable->entry, "%s=%s", variable->name, value);
 }
 
-void tuning_log_start(const char *folder, int rank)
+/* Another name each time: the library empties a file that it opens. */
+static void next_log(void)
 {
-    snprintf(path, sizeof path, "%s/log-%d.txt", folder, rank);
+    n_logs++;
+    if (n_logs == 1)
+        snprintf(path, sizeof path, "%s/log-%d.txt", folder, rank);
+    else
+        snprintf(path, sizeof path, "%s/log-%d-%d.txt", folder, rank, n_logs);
+    for (int i = 0; i < N_VARIABLES; i++)
+        put_value(&variables[i], variables[i].ours);
+    passed = 0;
+    is_on = true;
+}
+
+void tuning_log_start(const char *into, int of_rank)
+{
+    folder = into;
+    rank = of_rank;
     for (int i = 0; i < N_VARIABLES; i++) {
         const char *before = getenv(variables[i].name);
         snprintf(variables[i].before, sizeof variables[i].before, "%s",
                  before != NULL ? before : variables[i].usual);
-        put_value(&variables[i], variables[i].ours);
-        putenv(variables[i].entry);
     }
-    is_on = true;
-    tells = rank == 0;
+    next_log();
+    for (int i = 0; i < N_VARIABLES; i++)
+        putenv(variables[i].entry);
+}
+
+void tuning_log_resume(void (*reset)(void))
+{
+    if (is_on || reset == NULL)
+        return;
+    next_log();
+    reset();
 }
 
 bool tuning_log_stop(void (*reset)(void))
@@ -54,13 +78,12 @@ bool tuning_log_stop(void (*reset)(void))
         put_value(&variables[i], variables[i].before);
     reset();
     is_on = false;
-    tells = false;
     return true;
 }
 
 void tuning_log_skip(void)
 {
-    FILE *log = tells ? fopen(path, "r") : NULL;
+    FILE *log = is_on && rank == 0 ? fopen(path, "r") : NULL;
     if (log == NULL)
         return;
     if (fseek(log, 0, SEEK_END) == 0)
@@ -110,10 +133,10 @@ static bool read_line(const char *line, char *setting, size_t size)
 void tuning_log_read(char *setting, size_t size)
 {
     char line[1024];
-    FILE *log = tells ? fopen(path, "r") : NULL;
     *setting = '\0';
-    if (!tells)
+    if (!is_on || rank != 0)
         return;
+    FILE *log = fopen(path, "r");
     snprintf(setting, size, "?");
     if (log == NULL || fseek(log, passed, SEEK_SET) != 0) {
         if (log != NULL)

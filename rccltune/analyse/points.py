@@ -34,7 +34,7 @@ import pandas as pd
 
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
-from rccltune.perf.samples import VERIFY, by_clock, without_rough
+from rccltune.perf.samples import IDLE, VERIFY, by_clock, without_rough
 
 # What a tuner is asked for; what it cannot see; and with its answer all of a curve's key.
 TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]
@@ -90,7 +90,7 @@ def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:
 def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a point and communicator, of usable samples; see this module for its columns."""
     plain = samples.assign(
-        log_us=np.log(samples["time_us"].to_numpy()),
+        log_us=_without_drift(samples),
         is_graph=(samples["clock"] == GRAPH).to_numpy(),
         communicator=samples.groupby(
             ["process", "communicator"], observed=True, sort=False
@@ -107,6 +107,32 @@ def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
     found["is_stalled"] = is_stalled(found)
     table: pd.DataFrame = found
     return table
+
+
+def _without_drift(samples: pd.DataFrame) -> Array:
+    """Log times, each without what the idle plugin's times beside it drifted by.
+
+    In a communicator the idle plugin is timed before and after each setting. So the ratio of the
+    idle plugin's median to a setting's time is that to its neighbours in time, and slow drifts (a
+    clock that falls) cancel.
+    """
+    plain: Array = np.log(samples["time_us"].to_numpy(dtype=float))
+    is_idle = (samples["setting"] == IDLE).to_numpy()
+    if not is_idle.any():
+        return plain
+    log_us = pd.Series(plain)
+    cell = samples.groupby(
+        [*TARGET, *VIEW, "nbytes", "clock", "process", "communicator"], observed=True, sort=False
+    ).ngroup()
+    order = np.lexsort((samples["line"].fillna(0).to_numpy(dtype=np.int64), cell.to_numpy()))
+    by_cell = pd.Series(cell.to_numpy()[order])
+    idle = log_us.where(is_idle).iloc[order].reset_index(drop=True)
+    grouped = idle.groupby(by_cell)
+    beside = pd.concat([grouped.ffill(), grouped.bfill()], axis=1).mean(axis=1)
+    drift = np.zeros(len(samples))
+    drift[order] = (beside - grouped.transform("median")).fillna(0.0).to_numpy()
+    found: Array = np.where(is_idle, plain, plain - drift)
+    return found
 
 
 def is_stalled(table: pd.DataFrame) -> Truths:

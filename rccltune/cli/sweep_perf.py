@@ -62,7 +62,7 @@ def plan_text(prepared: Prepared) -> JoinedLines:
     budget = prepared.budget_left_s
     if budget is not None and budget < prepared.expected_s:
         expected += f"; --budget {minutes(budget)} ends it"
-    lines.append(f"{_starts(len(prepared.left))} of all ranks, {expected}")
+    lines.append(f"{_starts(prepared.n_starts)} of all ranks, {expected}")
     return join_lines(lines)
 
 
@@ -86,7 +86,7 @@ def talk_before(console: Console, prepared: Prepared) -> None:
         console.say(f"These choose: cleared where we choose, kept in the baseline: {pairs}")
     n_left = len(prepared.left)
     console.say(
-        f"{_starts(n_left)} of all ranks to make, about {minutes(prepared.expected_s)}"
+        f"{_starts(prepared.n_starts)} of all ranks to make, about {minutes(prepared.expected_s)}"
         if n_left
         else "everything is measured already"
     )

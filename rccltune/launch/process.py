@@ -36,6 +36,8 @@ _NOT_HEARD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 _PRCTL: Final = ctypes.CDLL(None).prctl
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
+# Runs under way, whose orphans come to us.
+_guarded: Final[list[str]] = []
 _POLL_S: Final = 0.05
 _LEAST_POLL_S: Final = 0.002
 _LOOK_S: Final = 1.0
@@ -116,12 +118,15 @@ def with_guardian() -> Iterator[str]:
     own = _children()
     with held():
         guardian = _guard(run_id)
+    _guarded.append(run_id)
     try:
         yield run_id
     finally:
         with held():
             _dismiss(guardian)
-            adopt(orphans=False)
+            _guarded.remove(run_id)
+            if not _guarded:
+                adopt(orphans=False)
             _reap(_children() - own)
 
 

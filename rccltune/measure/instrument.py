@@ -220,10 +220,19 @@ def _launch_setup(site: Site, measured: LibraryUnderTest) -> LaunchSetup:
         launcher=site.launcher,
         hostfile=site.hostfile,
         added=site.environment,
+        beside_plugin=beside_plugin(site),
         cleared=site.cleared,
         simulated=site.node is not None,
         bind=site.node is None,
     )
+
+
+def beside_plugin(site: Site) -> tuple[tuple[str, str], ...]:
+    """What tells our plugin where it is, as far as no device does."""
+    told = [("RCCLTUNE_PLACEMENT", site.seating.place.name)]
+    if site.fingerprint.simulated and site.fingerprint.mode is not None:
+        told.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
+    return tuple(told)
 
 
 def _simulated(request: SiteRequest, folder: Path) -> Instrument:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -122,16 +123,27 @@ class PreparedPerfSweep:
         return [one for one in self.units if self.measuring.left(one)]
 
     @property
+    def n_starts(self) -> int:
+        """Starts of all ranks that they take."""
+        left = self.left
+        return len({one.plugin for one in left if not one.is_alone}) + sum(
+            one.is_alone for one in left
+        )
+
+    @property
     def expected_s(self) -> float:
         """Seconds that they roughly take."""
         n_ranks = self.instrument.ground.n_ranks
-        found = (self.measuring.left(one) for one in self.units)
-        return sum(passes.expected_s(left, n_ranks) for left in found)
+        found = (self.measuring.left(one) for one in self.left)
+        return self.n_starts * passes.start_s(n_ranks) + sum(
+            passes.expected_s(left, n_ranks) for left in found
+        )
 
     def as_plain(self) -> dict[str, Any]:
         """For --json."""
         return {
             "runner": PERF,
+            "starts": self.n_starts,
             "runs": [
                 {
                     "what": one.what,
@@ -195,6 +207,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
         session=folder,
         reporter=reporter,
         budget_s=request.budget_s,
+        largest=max(one for sizes in wanted.sizes.values() for one in sizes),
     )
     measuring.read()
     return PreparedPerfSweep(
@@ -262,7 +275,12 @@ def call_words(sweep: Sweep) -> tuple[str, str]:
 
 
 def measure_with_perf(
-    prepared: PreparedPerfSweep, *, reporter: Reporter, command: str, force: bool
+    prepared: PreparedPerfSweep,
+    *,
+    reporter: Reporter,
+    command: str,
+    force: bool,
+    stays: bool = False,
 ) -> SweepResult:
     """Measure what is left, and make the session's samples of all that is there.
 
@@ -271,6 +289,7 @@ def measure_with_perf(
         reporter: told what goes on.
         command: as typed, for the session.
         force: go on though several hosts are not alike.
+        stays: let ranks with our plugin wait for more; who says so closes the sweep.
 
     Raises:
         CommandLineError: the budget allows nothing.
@@ -291,7 +310,8 @@ def measure_with_perf(
         # Read again: another rccltune may have gone on with it before we held it.
         measuring.read()
         try:
-            measuring.sweep()
+            with nullcontext() if stays else measuring.closing():
+                measuring.sweep()
         finally:
             opened, samples = finish_sweep(folder)
             n_samples = int((samples["unusable"] == "").sum())

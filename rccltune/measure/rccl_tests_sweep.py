@@ -105,6 +105,11 @@ class PreparedRcclTests:
         return self.where.site
 
     @property
+    def n_starts(self) -> int:
+        """Starts of all ranks that they take."""
+        return len(self.left)
+
+    @property
     def left(self) -> tuple[Launch, ...]:
         """Launches still to be made."""
         done = [replace(one, id="") for one, outcome in self.ended if outcome.has_table]

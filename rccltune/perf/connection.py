@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rccltune.perf import plan
+
 # Where rank 0 says its addresses, in the run's folder.
 RENDEZVOUS_FILE: Final = "rendezvous"
 _CONNECT_S: Final = 2.0
@@ -39,7 +41,7 @@ class StalledError(Exception):
 class Answer:
     """What came back for one line: what each rank wrote, line by line."""
 
-    number: int
+    line: str
     ranks: tuple[tuple[str, ...], ...]
 
 
@@ -54,31 +56,27 @@ class RankConnection:
         """Nothing was sent yet."""
         self._socket = connected
         self._received = bytearray()
-        self.n_lines = 0
 
-    def exchange(
-        self, lines: Iterable[str], is_answered: Callable[[str], bool], stalled_s: float
-    ) -> Iterator[Answer]:
-        """Send lines, and yield the answers as they come.
+    def exchange(self, lines: Iterable[str], limit_of: Callable[[str], float]) -> Iterator[Answer]:
+        """Send steps, and yield the answers as they come; ``answer`` has none.
 
         Args:
             lines: of a plan, without their ends.
-            is_answered: whether a line is a step; remarks are not answered.
-            stalled_s: longest time in seconds without an answer.
+            limit_of: longest time in seconds that a line may take once those before are answered.
 
         Raises:
             ConnectionLostError: rank 0 closed it.
             StalledError: no answer came for so long.
         """
-        waiting = deque[int]()
+        waiting = deque[str]()
         for line in lines:
             self._send(line)
-            if is_answered(line):
-                waiting.append(self.n_lines)
+            if not line.startswith(plan.ANSWER):
+                waiting.append(line)
             while len(waiting) >= _AHEAD:
-                yield self._answer(waiting.popleft(), stalled_s)
+                yield self._next(waiting, limit_of)
         while waiting:
-            yield self._answer(waiting.popleft(), stalled_s)
+            yield self._next(waiting, limit_of)
 
     def end(self) -> None:
         """Say that no step follows; ranks then end by themselves."""
@@ -94,9 +92,12 @@ class RankConnection:
             self._socket.sendall(f"{line}\n".encode())
         except OSError as error:
             raise ConnectionLostError from error
-        self.n_lines += 1
 
-    def _answer(self, number: int, stalled_s: float) -> Answer:
+    def _next(self, waiting: deque[str], limit_of: Callable[[str], float]) -> Answer:
+        line = waiting.popleft()
+        return self._answer(line, limit_of(line))
+
+    def _answer(self, line: str, stalled_s: float) -> Answer:
         deadline = time.monotonic() + stalled_s
         while (at := self._received.find(b"\n")) < 0:
             ready, _, _ = select.select([self._socket], [], [], _WAIT_S)
@@ -113,7 +114,7 @@ class RankConnection:
         text = self._received[:at].decode("utf-8", "replace")
         del self._received[: at + 1]
         ranks = (one.split(_BETWEEN_LINES) for one in text.split(_BETWEEN_RANKS))
-        return Answer(number, tuple(tuple(filter(None, lines)) for lines in ranks))
+        return Answer(line, tuple(tuple(filter(None, lines)) for lines in ranks))
 
 
 def connect(

@@ -29,12 +29,11 @@ def end_of_run(made: PerfRun, ending: LaunchEnd, *, stalled: bool) -> EndFile:
         exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
     )
     flying = made.in_flight
-    if flying is None and ending.exit_code == 0:
+    # A launcher may fail to see that its ranks have ended well.
+    all_done = made.remarks.n_done == made.file.n_ranks
+    if flying is None and (ending.exit_code == 0 or all_done):
         return end
     words = _words(made, stalled=stalled)
-    if ending.timed_out and not stalled:
-        # Its time was over: nobody is to blame.
-        return replace(end, line=flying.line if flying else None, words=words)
     at = _failed_at(made) or flying
     step = at.step if at else None
     return replace(
@@ -43,6 +42,7 @@ def end_of_run(made: PerfRun, ending: LaunchEnd, *, stalled: bool) -> EndFile:
         line=at.line if at else None,
         collective=step.call.collective if step else None,
         setting=step.setting if step and step.setting.role in (Role.FORCED, Role.RULES) else None,
+        rules=at.label.rules if at and step and step.setting.role is Role.RULES else "",
         words=words or ("" if stalled else f"it ended with {ending.how}; {_last(made)}"),
     )
 

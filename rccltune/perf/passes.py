@@ -1,10 +1,12 @@
-"""The passes of a sweep: which steps are made in which processes.
+"""The passes of a sweep: which steps are made in which communicators.
 
-The first pass is one communicator with our plugin in which every setting is checked and timed at
-every size. The second has processes without the plugin, which are the baseline, and processes with
-it, in turns, each with a few communicators; in each communicator the settings follow each other
-at every size, so that what is compared is measured close together. It has more sizes, four an
-octave, where the library changes its own choice or a setting begins or ends to be faster.
+The library as it is says first what it runs, at four sizes an octave, in a start of its own where
+nothing is timed. All else is one start with our plugin. In the communicator of the first pass every
+setting is checked and timed at every size. The second pass has several communicators: at every size
+what could win follows each other with the idle plugin in between, so that each is compared with its
+neighbours in time. It has more sizes, four an octave, where the library changes its own choice or a
+setting begins or ends to be faster. Idle stands for the site where both ran the same; where they
+did not, starts of both take turns.
 """
 
 from __future__ import annotations
@@ -20,18 +22,14 @@ from rccltune.model import defaults
 from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, SILENT, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.perf import plan, rows, runs, samples
-from rccltune.perf.plan import GRAPH, LOOP, REGISTERED, ROUGH, CollectiveCall, Step
+from rccltune.perf import plan, rows, samples
+from rccltune.perf.plan import GRAPH, LOOP, QUICK, REGISTERED, CollectiveCall, Label, Step
 from rccltune.perf.rows import setting_of
-from rccltune.perf.runs import PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TIMINGS: Final = ("auto", GRAPH, LOOP)
-# A new process adds next to nothing to what new communicators differ by (scripts/bench
-# communicators), and costs 1.4 s on two GPUs, 3 on four.
-_IN_ONE_PROCESS: Final = 4
 # Of each side, where processes are compared: fewer tell too little of what a process adds.
 STARTS: Final = 8
 # So many settings could win, before anything is known.
@@ -52,7 +50,7 @@ class SweepScope:
         settings: that the user names; empty for the usual ones.
         counts: channel counts that each setting is tried with beside the library's own.
         timing: one of TIMINGS.
-        n_communicators: of each process kind in the second pass, in all.
+        n_communicators: of the second pass.
         checked_up_to: largest call in bytes whose results are checked; None checks all, 0 none.
     """
 
@@ -111,54 +109,78 @@ class SweepScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """What one start of all ranks is to measure, whole.
+    """Communicators that ranks are to make, whole.
 
     Attributes:
-        communicators: steps of each of its communicators.
+        plugin: with our plugin; otherwise the site is as it is.
+        communicators: steps of each.
+        rules: text of the file that rules are answered by; empty where none are.
+        is_alone: in a start of its own.
     """
 
-    purpose: str
-    number_of: int
     plugin: bool
-    communicators: tuple[tuple[Step, ...], ...]
+    communicators: Mapping[Label, tuple[Step, ...]]
+    rules: str = ""
+    is_alone: bool = False
+
+    @property
+    def purpose(self) -> str:
+        """What they are for."""
+        return next(iter(self.communicators)).purpose
 
     @property
     def what(self) -> str:
         """For people."""
+        if self.purpose == plan.VERIFY:
+            return "verifying rules"
         who = "settings" if self.plugin else "the library as it is"
-        how = {runs.ROUGH: "once each", runs.SITE: "in starts that take turns"}
+        how = {
+            plan.FIRST: "once each",
+            plan.ASKED: "asked what it runs",
+            plan.SITE: "in starts that take turns",
+        }
         return f"{who}, {how.get(self.purpose, 'with care')}"
 
-    def is_of(self, run: PerfRun) -> bool:
-        """Whether a run measured a part of it."""
-        file = run.file
-        return (file.purpose, file.number_of, file.plugin) == (
-            self.purpose,
-            self.number_of,
-            self.plugin,
-        )
+    @property
+    def n_steps(self) -> int:
+        """Steps of all communicators."""
+        return sum(map(len, self.communicators.values()))
+
+
+def plan_asked(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+    """Calls by which the library as it is says what it runs; nothing is timed."""
+    steps = tuple(Step(plan.CALL, BASELINE, call) for call in _asked(wanted))
+    return [RunPlan(plugin=False, communicators={Label(plan.ASKED, 0): steps})]
+
+
+def _asked(wanted: SweepScope) -> Iterator[CollectiveCall]:
+    """Calls at the sizes to measure and at three between each two of them an octave apart.
+
+    A tuner is not told the placement.
+    """
+    for collective, sizes in wanted.sizes.items():
+        placement = plan.placements_for(wanted.placements, collective)[0]
+        between = itertools.chain(*(quarters(a, b) for a, b in itertools.pairwise(sizes)))
+        for nbytes in sorted({*sizes, *between}):
+            yield CollectiveCall(collective, wanted.dtype, wanted.op, placement, nbytes)
 
 
 def plan_first_pass(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """First pass: every setting once, with results checked and what ran said by the library."""
-    checks, timed = [], []
+    called = set(wanted.calls())
+    checks = [Step(plan.CALL, SILENT, call) for call in _asked(wanted) if call not in called]
+    timed = []
     for call in wanted.calls():
         tried = (SILENT, *wanted.settings_of(call.collective))
         kind = wanted.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
-            Step(plan.MEASURE, setting, call, clock, ROUGH)
+            Step(plan.MEASURE, setting, call, clock, QUICK)
             for clock in wanted.clocks(call.nbytes, captures=True)
             for setting in tried
         ]
-    return [
-        RunPlan(
-            purpose=runs.ROUGH,
-            number_of=0,
-            plugin=True,
-            communicators=((*checks, *loops_first(timed)),),
-        )
-    ]
+    steps = (*checks, *loops_first(timed))
+    return [RunPlan(plugin=True, communicators={Label(plan.FIRST, 0): steps})]
 
 
 def loops_first(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -183,48 +205,41 @@ def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     if wanted.timing != "auto" or captures(table):
         return []
     steps = [
-        Step(plan.MEASURE, setting, call, LOOP, ROUGH)
+        Step(plan.MEASURE, setting, call, LOOP, QUICK)
         for call in wanted.calls()
         if LOOP not in wanted.clocks(call.nbytes, captures=True)
         for setting in (SILENT, *wanted.settings_of(call.collective))
     ]
-    return [RunPlan(purpose=runs.ROUGH, number_of=1, plugin=True, communicators=(tuple(steps),))]
+    return [RunPlan(plugin=True, communicators={Label(plan.FIRST, 1): tuple(steps)})]
 
 
 def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
-    """Second pass: the library as it is, and what could win, in processes that take turns.
+    """Second pass: the idle plugin, and what could win, in several communicators.
 
     Args:
         wanted: what to measure.
         table: rows of the first pass; None before it is over, when a few settings are taken to be
             worth it everywhere.
     """
-    found = []
     captured = captures(table)
     refined, tried = wanted, _guessed(wanted)
     more: tuple[Step, ...] = ()
     if table is not None:
-        rough = rough_rows(table)
-        between = sizes_between(rough, wanted)
-        tried = settings_that_could_win(rough, between)
+        quick = quick_rows(table)
+        between = sizes_between(quick, wanted)
+        tried = settings_that_could_win(quick, between)
         more = _checks_of(wanted, tried, between)
-        refined = wanted.with_sizes(between)
-    n_processes = math.ceil(wanted.n_communicators / _IN_ONE_PROCESS)
-    for number in range(n_processes):
-        n_own = len(range(number, wanted.n_communicators, n_processes))
-        for plugin in (False, True):
-            steps = _fine(refined, tried if plugin else None, captured=captured)
-            before = more if plugin else _called(refined)
-            before = before if number == 0 else ()
-            found.append(
-                RunPlan(
-                    purpose=runs.FINE,
-                    number_of=number,
-                    plugin=plugin,
-                    communicators=((*before, *steps), *((steps,) * (n_own - 1))),
-                )
-            )
-    return found
+        refined, tried = wanted.with_sizes(between), without_losers(quick, tried)
+    steps = _fine(refined, tried, captured=captured)
+    return [
+        RunPlan(
+            plugin=True,
+            communicators={
+                Label(plan.SECOND, number): (*(more if number == 0 else ()), *steps)
+                for number in range(wanted.n_communicators)
+            },
+        )
+    ]
 
 
 def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
@@ -241,14 +256,35 @@ def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     cells = {} if table is None else sizes_that_differ(table)
     if table is None or not cells:
         return []
-    rough, captured = rough_rows(table), captures(table)
-    tried = settings_that_could_win(rough, cells)
+    quick, captured = quick_rows(table), captures(table)
+    tried = settings_that_could_win(quick, cells)
     steps = {
-        plugin: _fine(wanted.only(cells), tried if plugin else None, captured=captured)
+        plugin: _fine(
+            wanted.only(cells), tried if plugin else None, captured=captured, is_alone=True
+        )
         for plugin in (False, True)
     }
+    # What the library was asked to run at sizes between those of the passes before was idle alone.
+    known = quick.groupby("collective")["nbytes"].unique()
+    asked = _checks_of(
+        wanted,
+        tried,
+        {
+            name: sorted(set(sizes) - set(known.get(name.value, ())))
+            for name, sizes in cells.items()
+        },
+    )
     return [
-        RunPlan(purpose=runs.SITE, number_of=number, plugin=plugin, communicators=(steps[plugin],))
+        RunPlan(
+            plugin=plugin,
+            communicators={
+                Label(plan.SITE, number): (
+                    *(asked if plugin and number == 0 else ()),
+                    *steps[plugin],
+                )
+            },
+            is_alone=True,
+        )
         for number in range(STARTS)
         for plugin in ((False, True) if number % 2 == 0 else (True, False))
     ]
@@ -277,16 +313,12 @@ def sizes_that_differ(table: pd.DataFrame) -> dict[Collective, tuple[int, ...]]:
 # What is measured, one after the other. Each takes what is wanted and the rows of all before it;
 # None before those are measured, when what it says is a guess.
 STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], ...]] = (
+    plan_asked,
     plan_first_pass,
     plan_loops,
     plan_second_pass,
     plan_site,
 )
-
-
-def _called(wanted: SweepScope) -> tuple[Step, ...]:
-    """Calls by which the library as it is says what it runs, before anything is timed."""
-    return tuple(Step(plan.CALL, BASELINE, call) for call in wanted.calls())
 
 
 def _guessed(wanted: SweepScope) -> Cells:
@@ -302,32 +334,44 @@ def cell_of(call: CollectiveCall) -> Cell:
     return (call.collective.value, call.dtype, call.placement.value, call.nbytes)
 
 
-def _fine(wanted: SweepScope, tried: Cells | None, *, captured: bool) -> tuple[Step, ...]:
-    """Steps of one communicator; ``tried`` is None without our plugin."""
+def _fine(
+    wanted: SweepScope, tried: Cells | None, *, captured: bool, is_alone: bool = False
+) -> tuple[Step, ...]:
+    """Steps of one communicator; ``tried`` is None without our plugin.
+
+    Where a start has it alone, its timings take longer.
+    """
     steps = []
     for call in wanted.calls():
-        settings = (BASELINE,) if tried is None else (SILENT, *tried.get(cell_of(call), ()))
+        could_win = () if tried is None else tried.get(cell_of(call), ())
+        if tried is not None and not could_win and wanted.settings_of(call.collective):
+            continue
+        settings = [BASELINE] if tried is None else [SILENT]
+        for setting in could_win:
+            settings += [setting, SILENT]
+        # Whatever wins is verified; that takes longer timings.
+        effort = plan.fine(call.nbytes) if is_alone else QUICK
         steps += [
-            Step(plan.MEASURE, setting, call, clock, plan.fine(call.nbytes))
+            Step(plan.MEASURE, setting, call, clock, effort)
             for clock in wanted.clocks(call.nbytes, captures=captured)
             for setting in settings
         ]
     return loops_first(steps)
 
 
-def rough_rows(table: pd.DataFrame) -> pd.DataFrame:
+def quick_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Timings of the first pass that ran as asked for, by the clock that counts.
 
     Args:
         table: rows of the sweep's runs.
     """
-    rough = table[
-        (table["purpose"] == runs.ROUGH) & (table["step"] == plan.MEASURE) & table["counts"]
+    quick = table[
+        (table["purpose"] == plan.FIRST) & (table["step"] == plan.MEASURE) & table["counts"]
     ]
-    return samples.by_clock(rough)
+    return samples.by_clock(quick)
 
 
-def sizes_between(rough: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:
+def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:
     """Sizes in bytes between those of the first pass at which a rule may begin or end.
 
     Four an octave where the library changes its own choice, and from sizes at which a setting is
@@ -335,12 +379,12 @@ def sizes_between(rough: pd.DataFrame, wanted: SweepScope) -> dict[Collective, t
     stay as they are: no rule reaches over them.
 
     Args:
-        rough: timings of the first pass.
+        quick: timings of the first pass.
         wanted: what is measured; its ranks' number is in the sizes, which can be called.
     """
     found = {}
     for collective, sizes in wanted.sizes.items():
-        own = rough[rough["collective"] == collective.value]
+        own = quick[quick["collective"] == collective.value]
         time_us = own.pivot_table(
             values="time_us", index=["placement", "nbytes"], columns="setting", aggfunc="median"
         )
@@ -392,10 +436,12 @@ def quarters(low: int, high: int) -> Iterator[int]:
 # where it is further away it is not looked at again.
 _NEAR: Final = 1.1
 _HOPELESS: Final = 1.5
+# Times of a setting over the library's in the first pass: one that is so much slower does not win.
+_SLOWER: Final = 1.06
 
 
 def settings_that_could_win(
-    rough: pd.DataFrame, between: Mapping[Collective, Sequence[int]] | None = None
+    quick: pd.DataFrame, between: Mapping[Collective, Sequence[int]] | None = None
 ) -> Cells:
     """Settings worth measuring with care, at each size where they ran as asked for.
 
@@ -403,26 +449,26 @@ def settings_that_could_win(
     is not hopeless. Between two sizes those of both.
 
     Args:
-        rough: timings of the first pass.
+        quick: timings of the first pass.
         between: sizes in bytes that it did not measure.
 
     Returns:
         By collective, type, placement and size.
     """
     names = ["collective", "dtype", "placement", "nbytes"]
-    at_a_size = rough["time_us"].groupby([rough[name] for name in names])
+    at_a_size = quick["time_us"].groupby([quick[name] for name in names])
     best = at_a_size.transform("min")
-    near = rough[rough["time_us"] <= best * _NEAR]
+    near = quick[quick["time_us"] <= best * _NEAR]
     chosen = set(zip(near["collective"], near["setting"], strict=True))
     chosen |= {
         (collective, str(replace(setting, channels=None)))
-        for collective, word in zip(rough["collective"], rough["library"], strict=True)
+        for collective, word in zip(quick["collective"], quick["library"], strict=True)
         if (setting := setting_of(word)) is not None and setting.role is Role.FORCED
     }
-    rough = rough[rough["time_us"] <= best * _HOPELESS]
+    quick = quick[quick["time_us"] <= best * _HOPELESS]
     found: dict[tuple[str, str, str, int], list[Setting]] = {}
     for collective, dtype, placement, nbytes, word in zip(
-        *(rough[name] for name in (*names, "setting")), strict=True
+        *(quick[name] for name in (*names, "setting")), strict=True
     ):
         setting = Setting.parse(word)
         if (collective, word) in chosen and setting.role is Role.FORCED:
@@ -443,6 +489,34 @@ def settings_that_could_win(
     return found
 
 
+def without_losers(quick: pd.DataFrame, tried: Cells) -> Cells:
+    """Settings without those that surely do not win, at the sizes of the first pass.
+
+    They are slower than the library, or what it takes by itself: that is the same kernels.
+
+    Args:
+        quick: timings of the first pass.
+        tried: settings worth measuring.
+    """
+    names = ["collective", "dtype", "placement", "nbytes"]
+    idle = quick[quick["setting"] == str(SILENT)].set_index(names)
+    idle_us, own = idle["time_us"].to_dict(), idle["library"].map(setting_of).to_dict()
+    times = {
+        word: at.set_index(names)["time_us"].to_dict() for word, at in quick.groupby("setting")
+    }
+
+    def may_win(cell: Cell, setting: Setting) -> bool:
+        if cell not in idle_us:
+            return True  # between sizes of the first pass
+        taken = own[cell]
+        is_own = taken is not None and setting == replace(taken, channels=None)
+        return not is_own and times[str(setting)][cell] <= _SLOWER * idle_us[cell]
+
+    return {
+        cell: [one for one in settings if may_win(cell, one)] for cell, settings in tried.items()
+    }
+
+
 def _checks_of(
     wanted: SweepScope, tried: Cells, between: Mapping[Collective, Sequence[int]]
 ) -> tuple[Step, ...]:
@@ -454,16 +528,19 @@ def _checks_of(
     return tuple(steps)
 
 
-def expected_s(left: Mapping[int, Sequence[Step]], n_ranks: int) -> float:
-    """Seconds that a run roughly takes, start included.
+def start_s(n_ranks: int) -> float:
+    """Seconds that a start roughly takes."""
+    return _START_S + _EACH_RANK_S * n_ranks
+
+
+def expected_s(left: plan.Communicators, n_ranks: int) -> float:
+    """Seconds that communicators roughly take.
 
     Args:
         left: steps that are still to be made, by communicator.
         n_ranks: of the communicator.
     """
-    if not left:
-        return 0.0
-    seconds = _START_S + (_EACH_RANK_S + _COMMUNICATOR_EACH_S * len(left)) * n_ranks
+    seconds = _COMMUNICATOR_EACH_S * len(left) * n_ranks
     for steps in left.values():
         for step in steps:
             call_us = _LEAST_CALL_US + _EACH_RANK_US * n_ranks + step.call.nbytes / _BYTES_A_US

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
@@ -13,7 +13,16 @@ from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 ANEW: Final = "delete this run's folder; the same command then measures it again."
 # Behind it: the bytes of the largest step.
 FIRST_WORDS: Final = "plan 2"
+# What a communicator is for: every setting once, what could win with care, calls of the site as it
+# is by which it says what it runs, starts of the site and of the idle plugin in turns, both sides
+# of a rule file.
+FIRST: Final = "first"
+SECOND: Final = "second"
+ASKED: Final = "asked"
+SITE: Final = "site"
+VERIFY: Final = "verify"
 COMMUNICATOR: Final = "communicator"
+ANSWER: Final = "answer"
 CHECK: Final = "check"
 CALL: Final = "call"
 MEASURE: Final = "measure"
@@ -23,6 +32,8 @@ GRAPH: Final = "graph"
 ONE_ROOT: Final = "one-root"
 # A graph whose buffers the library allocated itself: NCCL registers no others.
 REGISTERED: Final = "registered"
+# What jobs of today reduce, and a tuner is not told.
+BFLOAT16: Final = "bfloat16"
 # What the rank program has calls for.
 COLLECTIVES: Final = (
     Collective.ALL_REDUCE,
@@ -66,10 +77,10 @@ class TimingEffort:
     most_us: int
 
 
-ROUGH: Final = TimingEffort(least_us=1000, least_calls=10, most_us=300_000)
-FINE: Final = TimingEffort(least_us=2000, least_calls=20, most_us=300_000)
+QUICK: Final = TimingEffort(least_us=1000, least_calls=10, most_us=300_000)
+FINE: Final = TimingEffort(least_us=1000, least_calls=12, most_us=300_000)
 # Of very large calls few are long enough.
-_FINE_LARGE: Final = TimingEffort(least_us=2000, least_calls=6, most_us=300_000)
+_FINE_LARGE: Final = TimingEffort(least_us=1000, least_calls=4, most_us=300_000)
 _LARGE: Final = 32 << 20
 
 
@@ -113,26 +124,64 @@ class Step:
         return " ".join((self.kind, *what, *rest))
 
 
-Communicators = Sequence[Sequence[Step]]
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a communicator is for.
+
+    Attributes:
+        purpose: FIRST, SECOND …
+        number: of those for the same purpose, from 0.
+        rules: digest of the rule file that rules are answered by; empty where none is.
+    """
+
+    purpose: str
+    number: int
+    rules: str = ""
+
+    def __str__(self) -> str:
+        """``second:3``, ``verify/0123456789ab:3``."""
+        return f"{self.purpose}{f'/{self.rules}' if self.rules else ''}:{self.number}"
+
+    @classmethod
+    def parse(cls, word: str) -> Label:
+        """Read what ``str`` gives.
+
+        Raises:
+            ValueError: it is none.
+        """
+        name, colon, number = word.rpartition(":")
+        purpose, _, rules = name.partition("/")
+        if not purpose or not colon:
+            raise ValueError(word)
+        return cls(purpose, int(number), rules)
+
+
+Communicators: TypeAlias = Mapping[Label, Sequence[Step]]
+
+
+def first_line(largest: int) -> str:
+    """First line of a plan: the bytes of its largest step."""
+    return f"{FIRST_WORDS} {largest}"
 
 
 def plan_text(communicators: Communicators) -> str:
-    """Text of plan.txt.
+    """Text of a whole plan.
 
     Args:
         communicators: steps of each, in their order.
     """
-    largest = max((step.call.nbytes for steps in communicators for step in steps), default=1)
-    return "\n".join([f"{FIRST_WORDS} {largest}", *_lines(communicators)]) + "\n"
+    largest = max((step.call.nbytes for own in communicators.values() for step in own), default=1)
+    return "\n".join([first_line(largest), *plan_lines(communicators)]) + "\n"
 
 
-def _lines(communicators: Communicators) -> Iterator[str]:
+def plan_lines(communicators: Communicators) -> Iterator[str]:
+    """Lines that make communicators, in their order."""
     said: Setting = BASELINE
-    for steps in communicators:
-        yield COMMUNICATOR
+    for label, steps in communicators.items():
+        yield f"{COMMUNICATOR} {label}"
         for step in steps:
             if step.setting != said and step.setting.role is not Role.BASELINE:
-                yield f"answer {answer_of(step.setting)}"
+                yield f"{ANSWER} {answer_of(step.setting)}"
             said = step.setting
             yield step.line
 
@@ -148,12 +197,14 @@ class PlacedStep:
 
     Attributes:
         line: of the file, from 1.
-        communicator: from 0.
+        communicator: of the run, from 0.
+        label: what that is for.
         step: None of the making of a communicator.
     """
 
     line: int
     communicator: int
+    label: Label
     step: Step | None
 
 
@@ -164,7 +215,7 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
         OutputError: a line that is none of ours, with its place.
     """
     found: list[PlacedStep] = []
-    communicator, setting = -1, BASELINE
+    communicator, label, setting = -1, Label("", 0), BASELINE
     lines = text.splitlines()
     if not lines or not lines[0].startswith(f"{FIRST_WORDS} "):
         raise OutputError("this is no plan of rccltune-perf", where=f"{where}:1", hint=ANEW)
@@ -172,12 +223,12 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
         kind, *words = line.split(" ")
         try:
             if kind == COMMUNICATOR:
-                communicator += 1
-                found.append(PlacedStep(number, communicator, None))
-            elif kind == "answer":
+                communicator, label = communicator + 1, Label.parse(*words)
+                found.append(PlacedStep(number, communicator, label, None))
+            elif kind == ANSWER:
                 setting = SILENT if words == ["nothing"] else Setting.parse(*words)
             elif line and not line.startswith("#"):
-                found.append(PlacedStep(number, communicator, _step(kind, words, setting)))
+                found.append(PlacedStep(number, communicator, label, _step(kind, words, setting)))
         except (ValueError, TypeError) as error:
             raise OutputError(
                 f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}", hint=ANEW

@@ -1,8 +1,9 @@
-"""One run of the rank program: started on every rank, watched, and certainly ended.
+"""One start of the rank program: ranks that stay, make what they are sent, and certainly end.
 
 On one node the program starts its ranks itself; over several a launcher does. Its folder holds
-what was started (run.json), the plan, a file of rows for each rank, what all said (log.txt), and
-last how it ended (ending.json): a folder without one is of a run that was interrupted.
+what was started (run.json), the plan as it was sent, a file of rows for each rank, what all said
+(log.txt), and last how it ended (ending.json): a folder without one is of a run that goes on, or
+was interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import secrets
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,22 +23,40 @@ from typing import Any, Final
 from rccltune import plugin
 from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import Launcher
+from rccltune.launch.process import RunningLaunch
 from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, launch_environment
 from rccltune.model import schema, vocabulary
 from rccltune.model.errors import MachineError, SessionError, reason_of
 from rccltune.model.settings import RankLocation
 from rccltune.perf import failures, plan, runs
+from rccltune.perf.connection import (
+    Answer,
+    ConnectionLostError,
+    RankConnection,
+    StalledError,
+    connect,
+)
 from rccltune.perf.plan import Communicators
 from rccltune.perf.runs import PerfRun, RunFile
 
-# Until the first row: libraries load and connections are made, slower with more ranks.
+# Until all ranks are there, and until the first communicator is: libraries load and connections
+# are made, slower with more ranks.
 _START_S: Final = 120.0
 _START_EACH_S: Final = 2.0
 STALLED_S: Final = 60.0
+# A communicator may take so many times what the first one took.
+_SLOWER: Final = 10
+# How long ranks may take to end by themselves, and a launcher to see that they have.
+_LEAVE_S: Final = 10.0
+_LOOK_S: Final = 0.002
+_TOLD_EACH_S: Final = 0.1
+_TIME_COLUMN: Final = runs.COLUMNS.split(",").index("time_us")
+# Rules that our plugin answers by, in the folder of the run.
+RULES_FILE: Final = "rules.csv"
+_NO_RULES: Final = "# No rules yet.\n"
 _ALL_RANKS: Final = "RCCLTUNE_PERF_TOKEN"
 # The first would join two sessions of one host by its port; the others are ours to say.
 _NEVER: Final = ("NCCL_COMM_ID", "RCCLTUNE_SIM_*", "RCCLTUNE_PERF_*")
-_SHORTEST_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +87,7 @@ class LaunchSetup:
         place: of the ranks of a communicator.
         launcher: with no program of its own, ranks are started here by the rank program.
         added: variables of every run, baseline included.
+        beside_plugin: variables of runs with our plugin.
         cleared: names that would count within the placement of ranks.
         simulated: noise and times are a node file's.
         bind: whether ranks bind themselves to their GPU's NUMA node.
@@ -79,6 +100,7 @@ class LaunchSetup:
     launcher: Launcher
     hostfile: Path | None = None
     added: tuple[tuple[str, str], ...] = ()
+    beside_plugin: tuple[tuple[str, str], ...] = ()
     cleared: tuple[str, ...] = ()
     simulated: bool = False
     bind: bool = True
@@ -89,24 +111,6 @@ class LaunchSetup:
     def n_ranks(self) -> int:
         """Ranks of the communicator."""
         return self.place.scale.n_ranks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """What one run is for.
-
-    Attributes:
-        number_of: which of several processes that measure the same, from 0.
-        communicators: which of its communicators these are, from 0.
-        plugin: whether our plugin answers; otherwise the site is as it is.
-        said: whether the library's log is read for what ran.
-    """
-
-    purpose: str
-    number_of: int
-    communicators: tuple[int, ...]
-    plugin: bool
-    said: bool
 
 
 def program() -> Path:
@@ -124,7 +128,7 @@ def program() -> Path:
 
 
 def environment_of(
-    ground: LaunchSetup, order: RunRequest, site: Mapping[str, str], token: str
+    ground: LaunchSetup, folder: Path, site: Mapping[str, str], token: str, *, with_plugin: bool
 ) -> LaunchEnvironment:
     """What every rank of a run sees.
 
@@ -134,44 +138,44 @@ def environment_of(
 
     Args:
         ground: where.
-        order: what for.
+        folder: absolute, of the run.
         site: the environment of rccltune itself.
         token: by which ranks of this run know each other.
+        with_plugin: whether our plugin answers; otherwise the site is as it is.
     """
     added = [*ground.library.needs, *ground.added, (_ALL_RANKS, token)]
+    if with_plugin:
+        added += [("NCCL_TUNER_CONFIG_FILE", str(folder / RULES_FILE)), *ground.beside_plugin]
     if ground.simulated:
-        who = "plugin" if order.plugin else "site"
-        added.append(("RCCLTUNE_SIM_LAUNCH", f"{order.purpose} {who} {order.number_of}"))
+        added.append(("RCCLTUNE_SIM_LAUNCH", f"{'tuned' if with_plugin else 'site'} {folder.name}"))
     return launch_environment(
         site,
         added,
         clear=(*_NEVER, *ground.cleared),
-        keep=CHANNELS if order.plugin else CLEARED,
+        keep=CHANNELS if with_plugin else CLEARED,
     )
 
 
 def argv_of(
-    ground: LaunchSetup, order: RunRequest, folder: Path, seen: LaunchEnvironment
+    ground: LaunchSetup, folder: Path, seen: LaunchEnvironment, *, with_plugin: bool
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line of a run, and the environment that it is started with.
 
     Args:
         ground: where.
-        order: what for.
         folder: absolute, of the run.
         seen: what every rank is to see.
+        with_plugin: whether our plugin answers.
     """
     n_ranks = ground.n_ranks
     here = ground.launcher.program is None
     words = [*ground.library.starts, str(program())]
     words += ["--start", str(n_ranks)] if here and not ground.host_ids else []
-    words += ["--folder", str(folder), "--plan", str(folder / runs.PLAN_FILE)]
-    words += ["--library", str(ground.library.file)]
+    words += ["--folder", str(folder), "--library", str(ground.library.file)]
     if ground.library.runtime is not None:
         words += ["--runtime", str(ground.library.runtime)]
-    if order.plugin:
+    if with_plugin:
         words += ["--plugin", str(plugin.library())]
-    words += ["--said"] * order.said
     words += [] if ground.bind else ["--bind", "none"]
     if ground.host_ids:
         script = folder / "start.sh"
@@ -201,46 +205,227 @@ def _one_by_one(words: Sequence[str], host_ids: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def run_ranks(
+class WaitingRanks:
+    """All ranks of one start, which wait for steps.
+
+    Args:
+        ground: where they run.
+        folder: of the run.
+        file: what was started.
+        launch: their processes.
+        token: by which they know each other, and us.
+        largest: bytes of the largest step that they have buffers for.
+
+    Attributes:
+        first_us: µs that the first communicator took, None before it is made.
+    """
+
+    def __init__(
+        self,
+        ground: LaunchSetup,
+        folder: Path,
+        file: RunFile,
+        launch: RunningLaunch,
+        *,
+        token: str,
+        largest: int,
+    ) -> None:
+        """Nothing was sent yet."""
+        self.largest = largest
+        self.first_us: float | None = None
+        self._ground, self._folder, self._file, self._launch = ground, folder, file, launch
+        self._token = token
+        self._plan = (folder / runs.PLAN_FILE).open("ab", buffering=0)
+        self._connection: RankConnection | None = None
+        # As rows_open() of the program begins each file; all that follows comes in answers.
+        self._lines = [["# rccltune-perf 1"] for _ in range(ground.n_ranks)]
+        self._ended: PerfRun | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they have ended."""
+        return self._ended is not None
+
+    @property
+    def seconds(self) -> float:
+        """How long ago they were started."""
+        return self._launch.seconds
+
+    @property
+    def run(self) -> PerfRun:
+        """What they have measured so far.
+
+        Raises:
+            OutputError: a line that is none of theirs.
+        """
+        if self._ended is not None:
+            return self._ended
+        text = (self._folder / runs.PLAN_FILE).read_text(encoding="utf-8")
+        steps = plan.read_plan(text, str(self._folder / runs.PLAN_FILE))
+        return runs.run_of(self._folder, self._file, steps, self._lines)
+
+    def answer_by(self, rules: str) -> None:
+        """Let communicators that are made from now on answer by a rule file.
+
+        Args:
+            rules: its text.
+
+        Raises:
+            SessionError: the disk refuses.
+        """
+        _write_over(self._folder / RULES_FILE, rules)
+
+    def make(
+        self,
+        communicators: Communicators,
+        *,
+        until: float | None = None,
+        grown: Callable[[int], None] = lambda _: None,
+    ) -> PerfRun:
+        """Let them make communicators with their steps.
+
+        Args:
+            communicators: steps of each.
+            until: time of ``time.monotonic`` from which on nothing more is sent.
+            grown: told now and then how many steps are made.
+
+        Returns:
+            All that they have measured; ended where a step failed.
+
+        Raises:
+            SessionError: the disk refuses.
+            LaunchError: a process cannot be killed (it hangs in the driver).
+        """
+        n_made, told = 0, time.monotonic()
+        try:
+            lines = self._sent(plan.plan_lines(communicators), until)
+            for answer in self._connected().exchange(lines, self._limit_of):
+                self._keep(answer)
+                n_made += 1
+                if time.monotonic() - told >= _TOLD_EACH_S:
+                    told = time.monotonic()
+                    grown(n_made)
+        except ConnectionLostError:
+            return self._end()
+        except StalledError:
+            return self._end(stalled=True)
+        return self.run
+
+    def _connected(self) -> RankConnection:
+        """The connection, once all ranks have their devices."""
+        if self._connection is None:
+            self._connection = connect(
+                self._folder,
+                self._token,
+                self._ground.n_ranks,
+                limit_s=self._start_s,
+                is_over=lambda: self._launch.is_over,
+            )
+            first = self._sent([plan.first_line(self.largest)], None)
+            for answer in self._connection.exchange(first, self._limit_of):
+                self._keep(answer)
+        return self._connection
+
+    def _sent(self, lines: Iterable[str], until: float | None) -> Iterator[str]:
+        """Lines that are sent, each of which plan.txt has first."""
+        for line in lines:
+            if until is not None and time.monotonic() >= until:
+                return
+            try:
+                self._plan.write(f"{line}\n".encode())
+            except OSError as error:
+                raise _full(self._folder / runs.PLAN_FILE, error) from error
+            yield line
+
+    def _keep(self, answer: Answer) -> None:
+        """Keep what came back."""
+        for own, more in zip(self._lines, answer.ranks, strict=True):
+            own.extend(more)
+        if self.first_us is None and answer.line.startswith(plan.COMMUNICATOR):
+            row = next(line for line in answer.ranks[0] if line[:1].isdigit())
+            self.first_us = float(row.split(",")[_TIME_COLUMN])
+
+    def _limit_of(self, line: str) -> float:
+        """Longest time in seconds that a line may take."""
+        if line.startswith(plan.COMMUNICATOR):
+            return communicator_limit_s(self.first_us, self._ground.n_ranks)
+        return self._ground.stalled_s if self.first_us is not None else self._start_s
+
+    @property
+    def _start_s(self) -> float:
+        return communicator_limit_s(None, self._ground.n_ranks)
+
+    def end(self) -> PerfRun:
+        """Let them end by themselves, where they have not ended yet.
+
+        Raises:
+            SessionError: the disk refuses.
+            LaunchError: a process cannot be killed (it hangs in the driver).
+        """
+        if self._ended is None and self._connection is not None:
+            self._connection.end()
+        return self._end()
+
+    def _end(self, *, stalled: bool = False) -> PerfRun:
+        """End what is left, and write how it ended."""
+        if self._ended is not None:
+            return self._ended
+        deadline = time.monotonic() + (0 if stalled else _LEAVE_S)
+        while not self._launch.is_over and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        ending = self._launch.end(timed_out=stalled)
+        if self._connection is not None:
+            self._connection.close()
+        self._plan.close()
+        found = runs.read_run(self._folder)
+        end = failures.end_of_run(found, ending, stalled=stalled)
+        _write_json(self._folder / runs.END_FILE, schema.to_plain(end))
+        self._ended = replace(found, ended=end)
+        return self._ended
+
+
+def communicator_limit_s(first_us: float | None, n_ranks: int) -> float:
+    """Seconds that a communicator may take: ten times the first one's, and a minute at least.
+
+    Args:
+        first_us: µs that the first one took; None while there is none.
+        n_ranks: of it; more ranks make more connections.
+    """
+    if first_us is None:
+        return _START_S + _START_EACH_S * n_ranks
+    return max(STALLED_S, 1e-6 * _SLOWER * first_us)
+
+
+@contextmanager
+def waiting_ranks(
     ground: LaunchSetup,
-    order: RunRequest,
-    communicators: Communicators,
     session: Path,
     *,
     site: Mapping[str, str],
-    most_s: float | None = None,
-    grown: Callable[[int], None] = lambda _: None,
-) -> PerfRun:
-    """Start all ranks, wait until they end or nothing goes on, and keep how it ended.
+    with_plugin: bool,
+    largest: int,
+) -> Iterator[WaitingRanks]:
+    """Start all ranks; they have certainly ended behind the block.
 
     Args:
         ground: where.
-        order: what for.
-        communicators: steps of each.
         session: in which the run gets a folder.
         site: the environment of rccltune itself.
-        most_s: seconds that are left for it, None for as many as it takes.
-        grown: told now and then how many steps rank 0 has finished.
+        with_plugin: whether our plugin is loaded; otherwise the site is as it is.
+        largest: bytes of the largest step that they get.
 
     Raises:
         MachineError: the program cannot be started.
         SessionError: the disk refuses.
         LaunchError: a process cannot be killed (it hangs in the driver).
-        KeyboardInterrupt: after everything that was started is gone.
     """
     token = secrets.token_hex(16)
-    number = max(runs.numbers(session), default=0) + 1
-    folder = _made(session, number)
-    seen = environment_of(ground, order, site, token)
-    argv, variables = argv_of(ground, order, folder, seen)
-    _write(folder / runs.PLAN_FILE, plan.plan_text(communicators))
+    folder = _made(session, max(runs.numbers(session), default=0) + 1)
+    seen = environment_of(ground, folder, site, token, with_plugin=with_plugin)
+    argv, variables = argv_of(ground, folder, seen, with_plugin=with_plugin)
     file = RunFile(
         process=token[:12],
-        purpose=order.purpose,
-        number_of=order.number_of,
-        communicators=order.communicators,
-        plugin=order.plugin,
-        said=order.said,
+        plugin=with_plugin,
         n_nodes=ground.place.scale.n_nodes,
         n_ranks=ground.n_ranks,
         rank_placement=ground.place.name,
@@ -251,25 +436,23 @@ def run_ranks(
         added=_told(seen.added),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
+    _write(folder / runs.PLAN_FILE, "")
+    if with_plugin:
+        _write(folder / RULES_FILE, _NO_RULES)
     _write_json(folder / runs.ENVIRONMENT_FILE, _variables(seen))
     _write_json(folder / runs.RUN_FILE, schema.to_plain(file))
-    watch = _StallWatch(ground, grown)
-    limit_s = 10 * 365 * 86_400.0 if most_s is None else max(most_s, _SHORTEST_S)
-    ending = process.run(
-        process.LaunchCommand(
-            argv=argv,
-            variables=variables,
-            folder=folder,
-            timeout_s=limit_s,
-            is_complete=lambda _: False,
-            stalled=watch.is_stalled,
-            log=runs.LOG_FILE,
-        )
+    command = process.LaunchCommand(
+        argv=argv,
+        variables=variables,
+        folder=folder,
+        timeout_s=0,
+        is_complete=lambda _: False,
+        log=runs.LOG_FILE,
     )
-    made = runs.read_run(folder)
-    end = failures.end_of_run(made, ending, stalled=watch.stalled)
-    _write_json(folder / runs.END_FILE, schema.to_plain(end))
-    return replace(made, ended=end)
+    with process.running(command) as launch:
+        ranks = WaitingRanks(ground, folder, file, launch, token=token, largest=largest)
+        yield ranks
+        ranks.end()
 
 
 def _told(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -287,47 +470,6 @@ def _variables(seen: LaunchEnvironment) -> dict[str, Any]:
     }
 
 
-class _StallWatch:
-    """Whether rows still come: asked once a second, of their files' sizes alone."""
-
-    def __init__(self, ground: LaunchSetup, grown: Callable[[int], None]) -> None:
-        self.stalled = False
-        self._grown = grown
-        self._start_s = _START_S + _START_EACH_S * ground.n_ranks
-        self._row_s = ground.stalled_s
-        self._ranks = range(ground.n_ranks)
-        self._n_bytes = 0
-        self._since = time.monotonic()
-        self._has_row = False
-
-    def is_stalled(self, folder: Path) -> bool:
-        """Whether no rank has written anything for too long."""
-        now = time.monotonic()
-        n_bytes = sum(_size(folder / f"rank-{rank}.csv") for rank in self._ranks)
-        if n_bytes != self._n_bytes:
-            self._n_bytes, self._since = n_bytes, now
-            n_rows = _n_rows(folder / "rank-0.csv")
-            self._has_row = self._has_row or n_rows > 0
-            self._grown(n_rows)
-        self.stalled = now - self._since > (self._row_s if self._has_row else self._start_s)
-        return self.stalled
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _n_rows(path: Path) -> int:
-    try:
-        text = path.read_bytes()
-    except OSError:
-        return 0
-    return sum(line[:1].isdigit() for line in text.split(b"\n")[:-1])
-
-
 def _made(session: Path, number: int) -> Path:
     """A new folder; one that a run left before it said what it was is taken over."""
     folder = (session / runs.FOLDER / str(number)).resolve()
@@ -342,6 +484,18 @@ def _made(session: Path, number: int) -> Path:
 
 def _write_json(path: Path, plain: object) -> None:
     _write(path, vocabulary.json_text(plain, indent=1) + "\n")
+
+
+def _write_over(path: Path, text: str) -> None:
+    """Write the same file anew: other hosts see that when they open it next."""
+    try:
+        with path.open("r+", encoding="utf-8") as stream:
+            stream.truncate()
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise _full(path, error) from error
 
 
 def _write(path: Path, text: str) -> None:

@@ -16,7 +16,10 @@ nbytes             bytes as called
 clock              loop, graph, one-root or registered of a measure
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
-purpose            rough or fine of a sweep, or ``verify``
+purpose            what its communicator is for: first, second, asked or site of a sweep,
+                   or verify
+number             of the communicators for that purpose, from 0
+rules              digest of the rule file that rules are answered by; empty where none is
 calls              timed calls
 time_us            µs a call, mean over ranks
 slowest_us         µs a call of the slowest rank
@@ -50,7 +53,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import Role, Setting
+from rccltune.model.settings import RULES, Role, Setting
 from rccltune.perf import plan, runs
 from rccltune.perf.plan import PlacedStep
 from rccltune.perf.runs import PerfRun, unreadable_row
@@ -83,7 +86,8 @@ def rows_of_runs(
     parts = []
     for run in measured:
         if run.n_done and not run.hidden_choices:
-            if run.number not in known:
+            # A run under way grows.
+            if len(known.get(run.number, ())) != run.n_done:
                 known[run.number] = _rows(run)
             parts.append(known[run.number])
     # What no run has yet is a table without rows, of the same kinds of columns.
@@ -99,7 +103,7 @@ def rows_of_runs(
 def _nothing() -> pd.DataFrame:
     import pandas as pd
 
-    whole = ("run", "line", "communicator", "asked_nbytes", "nbytes", "calls")
+    whole = ("run", "line", "communicator", "number", "asked_nbytes", "nbytes", "calls")
     other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong")
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
     made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
@@ -108,7 +112,8 @@ def _nothing() -> pd.DataFrame:
 
 _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
-    *("asked_nbytes", "nbytes", "clock", "setting", "purpose", "calls", "time_us"),
+    *("asked_nbytes", "nbytes", "clock", "setting", "purpose", "number", "rules"),
+    *("calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
     *("checked", "wrong", "note", "state", "counts"),
 )
@@ -139,28 +144,27 @@ def _rows(run: PerfRun) -> pd.DataFrame:
     steps = pd.DataFrame([_described(one) for one in run.steps[:n_done]])
     found = found.drop(columns=["step", "communicator"]).merge(steps, on="line")
     found["run"], found["process"] = run.number, run.file.process
-    found["purpose"] = run.file.purpose
     joined: pd.DataFrame = found
     return joined
 
 
 def _described(one: PlacedStep) -> dict[str, Any]:
     step = one.step
+    where = {
+        "line": one.line,
+        "communicator": one.communicator,
+        "purpose": one.label.purpose,
+        "number": one.label.number,
+        "rules": one.label.rules,
+    }
     if step is None:
         known: dict[str, Any] = dict.fromkeys(
             ("collective", "dtype", "op", "placement", "clock", "setting"), ""
         )
-        return {
-            **known,
-            "line": one.line,
-            "step": plan.COMMUNICATOR,
-            "communicator": one.communicator,
-            "asked_nbytes": 0,
-        }
+        return {**known, **where, "step": plan.COMMUNICATOR, "asked_nbytes": 0}
     return {
-        "line": one.line,
+        **where,
         "step": step.kind,
-        "communicator": one.communicator,
         "collective": step.call.collective.value,
         "dtype": step.call.dtype,
         "op": step.call.op,
@@ -282,17 +286,18 @@ def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
     return states
 
 
-Key: TypeAlias = "tuple[str, str, str, int]"
+Key: TypeAlias = "tuple[str, str, str, str, int]"
 Ran: TypeAlias = Mapping[Key, str]
 
 
 def _keys(found: pd.DataFrame) -> list[Key]:
+    rules = found["rules"].where(found["setting"] == str(RULES), "")
     names = ("setting", "collective", "dtype", "nbytes")
-    return list(zip(*(found[name] for name in names), strict=True))
+    return list(zip(rules, *(found[name] for name in names), strict=True))
 
 
 def executed_settings(found: pd.DataFrame) -> Ran:
-    """What the library said that it ran, by setting, collective, type and size."""
+    """What the library said that it ran, by rule file, setting, collective, type and size."""
     looked = found[found["step"].isin((plan.CHECK, plan.CALL)) & ~found["ran"].isin(NOTHING_SAID)]
     return dict(zip(_keys(looked), looked["ran"], strict=True))
 

@@ -30,11 +30,6 @@ END_FILE: Final = "ending.json"
 LOG_FILE: Final = "log.txt"
 # What the library logged of rank 0 before anything was timed.
 LIBRARY_LOG: Final = "log-0.txt"
-# What a run is for: every setting once, what could win with care.
-ROUGH: Final = "rough"
-FINE: Final = "fine"
-# Starts of the site and of the idle plugin in turns, where the two ran different things.
-SITE: Final = "site"
 COLUMNS: Final = (
     "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
     "selectable,ran,checked,wrong,note"
@@ -50,20 +45,13 @@ class RunFile:
 
     Attributes:
         process: random word by which the processes of this run are told from others.
-        number_of: which of several processes that measure the same, from 0.
-        communicators: which of its communicators were planned, from 0, in the order of the plan.
         plugin: whether our plugin was loaded; without it the site is as it is.
-        said: whether the library's log was read for what ran.
         added: variables that rccltune set.
     """
 
-    format: int = 1
+    format: int = 2
     process: Word
-    purpose: Word
-    number_of: Whole
-    communicators: tuple[Whole, ...]
     plugin: bool
-    said: bool
     n_nodes: Whole
     n_ranks: Whole
     rank_placement: Word
@@ -89,6 +77,7 @@ class EndFile:
         collective: of that step.
         setting: that was in force, and is set aside for this collective; None where nobody is
             to blame.
+        rules: digest of the rule file, where that setting is its rules.
         words: what the program or the library said.
     """
 
@@ -99,6 +88,7 @@ class EndFile:
     line: Whole | None = None
     collective: Collective | None = None
     setting: Setting | None = None
+    rules: Text = ""
     words: Text = ""
 
 
@@ -112,6 +102,7 @@ class ProgramRemarks:
         free_nbytes: of device memory, before anything was allocated.
         unbound: why ranks are bound to no NUMA node, None where they are.
         keeps_logging: the library could not end its log before anything was timed.
+        clocks: (rank, communicator, MHz before, MHz after) of devices whose clock can be read.
     """
 
     version: str | None = None
@@ -121,6 +112,7 @@ class ProgramRemarks:
     free_nbytes: int | None = None
     unbound: str | None = None
     keeps_logging: bool = False
+    clocks: tuple[tuple[int, int, int, int], ...] = ()
     n_done: int = 0
 
 
@@ -205,12 +197,38 @@ def read_run(folder: Path, most_ranks: int | None = None) -> PerfRun:
     """
     file = _record(folder / RUN_FILE, RunFile)
     end = folder / END_FILE
-    ended = _record(end, EndFile) if end.exists() else None
-    steps = plan.read_plan(_text(folder / PLAN_FILE), str(folder / PLAN_FILE))
-    ranks, remarks = [], ProgramRemarks()
     n_ranks = file.n_ranks if most_ranks is None else min(most_ranks, file.n_ranks)
-    for rank in range(n_ranks):
-        rows, said = _rank(folder / f"rank-{rank}.csv", rank)
+    return run_of(
+        folder,
+        file,
+        _plan(folder / PLAN_FILE),
+        [_lines(folder / f"rank-{rank}.csv") for rank in range(n_ranks)],
+        _record(end, EndFile) if end.exists() else None,
+    )
+
+
+def run_of(
+    folder: Path,
+    file: RunFile,
+    steps: tuple[PlacedStep, ...],
+    lines: Sequence[Sequence[str]],
+    ended: EndFile | None = None,
+) -> PerfRun:
+    """A run from what its ranks wrote.
+
+    Args:
+        folder: of the run.
+        file: what was started.
+        steps: of its plan so far.
+        lines: of each rank's file, whole ones.
+        ended: how, None of one that is under way.
+
+    Raises:
+        OutputError: a line that is none of ours, with its place.
+    """
+    ranks, remarks = [], ProgramRemarks()
+    for rank, own in enumerate(lines):
+        rows, said = _rank(folder / f"rank-{rank}.csv", rank, own)
         ranks.append(rows)
         remarks = _joined(remarks, said)
     return PerfRun(
@@ -237,16 +255,29 @@ def _text(path: Path) -> str:
         ) from error
 
 
-def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], ProgramRemarks]:
-    """Rows and remarks of one rank; none where it did not come so far."""
+def _plan(path: Path) -> tuple[PlacedStep, ...]:
+    """Steps that were sent; the line that was being written when its writer was killed was not."""
+    whole, end, _ = _text(path).rpartition("\n")
+    return plan.read_plan(whole + end, str(path))
+
+
+def _lines(path: Path) -> list[str]:
+    """Whole lines of one rank's file; none where it did not come so far."""
     if not path.exists():
-        return (), ProgramRemarks()
+        return []
     # A letter of several bytes may be cut, too.
     lines = path.read_bytes().decode("utf-8", "replace").split("\n")
     # What stands behind the last line break was being written when its writer was killed.
     lines.pop()
+    return lines
+
+
+def _rank(
+    path: Path, rank: int, lines: Sequence[str]
+) -> tuple[tuple[tuple[int, str], ...], ProgramRemarks]:
+    """Rows and remarks of one rank."""
     rows: list[tuple[int, str]] = []
-    said: dict[str, Any] = {"variables": [], "failed": []}
+    said: dict[str, Any] = {"variables": [], "failed": [], "clocks": []}
     headed = False
     for number, line in enumerate(lines, start=1):
         if line.startswith("#"):
@@ -257,7 +288,7 @@ def _rank(path: Path, rank: int) -> tuple[tuple[tuple[int, str], ...], ProgramRe
             raise unreadable_row(path, number, "its columns are not those of this version")
         elif line:
             rows.append((number, line))
-    said["variables"], said["failed"] = tuple(said["variables"]), tuple(said["failed"])
+    said |= {name: tuple(said[name]) for name in ("variables", "failed", "clocks")}
     return tuple(rows), ProgramRemarks(**said)
 
 
@@ -269,6 +300,8 @@ def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
     elif word == "failed":
         line, _, words = rest.partition(" ")
         said["failed"].append((rank, int(line) if line.isdigit() else 0, words))
+    elif word == "clock" and len(numbers := [int(n) for n in rest.split() if n.isdigit()]) == 3:
+        said["clocks"].append((rank, *numbers))
     elif word in ("version", "simulated"):
         said[word] = rest
     elif word == "free" and rest.split(" ")[0].isdigit():
@@ -292,6 +325,7 @@ def _joined(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
         free_nbytes=min(free, default=None),
         unbound=one.unbound or other.unbound,
         keeps_logging=one.keeps_logging or other.keeps_logging,
+        clocks=(*one.clocks, *other.clocks),
         n_done=one.n_done + other.n_done,
     )
 

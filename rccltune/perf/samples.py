@@ -15,7 +15,7 @@ from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measurement import RUNS, Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
-from rccltune.perf import plan, rows, runs
+from rccltune.perf import plan, rows
 from rccltune.perf.rows import setting_of
 from rccltune.perf.runs import PerfRun
 
@@ -78,13 +78,17 @@ def word_of(setting: Setting) -> str:
 
 
 def table_of(measured: Sequence[PerfRun], table: pd.DataFrame) -> pd.DataFrame:
-    """Every timing of the runs of a session as rows of samples.csv, by run and line.
+    """Every timing of the sweep's runs of a session as rows of samples.csv, by run and line.
 
     Args:
         measured: all runs.
         table: their rows.
     """
-    timed = table[(table["step"] == plan.MEASURE) & (table["state"] != rows.UNTIMED)]
+    timed = table[
+        (table["step"] == plan.MEASURE)
+        & (table["state"] != rows.UNTIMED)
+        & (table["purpose"] != plan.VERIFY)
+    ]
     timed = timed.reset_index(drop=True)
     settings = {word: Setting.parse(word) for word in timed["setting"].unique()}
     reducing = {name: Collective(name).reduces for name in timed["collective"].unique()}
@@ -101,12 +105,12 @@ def table_of(measured: Sequence[PerfRun], table: pd.DataFrame) -> pd.DataFrame:
         made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
     made["unusable"] = why_unusable(measured, table, timed, made["wrong"])
-    made["purpose"] = timed["purpose"].where(timed["purpose"] == VERIFY, SWEEP)
+    made["purpose"] = SWEEP
     # Where starts were compared, communicators of one start say less than they seem to.
     cell = timed.groupby(["collective", "nbytes"], sort=False).ngroup()
-    has_starts = (timed["purpose"] == runs.SITE).groupby(cell).transform("any")
-    made["rough"] = (timed["purpose"] == runs.ROUGH) | (
-        has_starts & (timed["purpose"] == runs.FINE)
+    has_starts = (timed["purpose"] == plan.SITE).groupby(cell).transform("any")
+    made["rough"] = (timed["purpose"] == plan.FIRST) | (
+        has_starts & (timed["purpose"] == plan.SECOND)
     )
     by = ["run", "communicator", *_CELL, "clock"]
     made["pass"] = timed.groupby(by, sort=False).cumcount()
@@ -186,18 +190,19 @@ def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataF
 MOST_KILLED: Final = 3
 
 
-def failed(measured: Iterable[PerfRun]) -> tuple[Quarantine, ...]:
+def failed(measured: Iterable[PerfRun], rules: str = "") -> tuple[Quarantine, ...]:
     """Settings with which runs hung or crashed, or were killed three times.
 
     No setting sends SIGKILL: somebody did, or the kernel where memory is short, and that is borne.
 
     Args:
         measured: all runs of a session; their rows are not looked at.
+        rules: digest of a rule file whose rules are looked at instead of settings.
     """
     found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
     for run in measured:
         end = run.ended
-        if end is None or end.failure is None:
+        if end is None or end.failure is None or end.rules != rules:
             continue
         if end.setting is not None and end.collective is not None:
             found.setdefault((end.collective, end.setting), []).append((run, end.failure))

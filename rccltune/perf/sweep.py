@@ -1,7 +1,7 @@
-"""A sweep under way: runs follow each other until nothing that was wanted is left.
+"""A sweep under way: units follow each other until nothing that was wanted is left.
 
 A setting that hangs, crashes or computes wrong results is set aside for that collective, and the
-rest goes on in new processes. What has a row of every rank is never measured again: whatever is
+rest goes on in a new start. What has a row of every rank is never measured again: whatever is
 killed, the same sweep goes on from the next row.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE, SILENT, Setting
+from rccltune.model.settings import SILENT, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import failures, passes, plan, rank_program, rows, runs, samples
 from rccltune.perf.passes import RunPlan, SweepScope
-from rccltune.perf.plan import GRAPH, LOOP, Step
-from rccltune.perf.rank_program import LaunchSetup, RunRequest
+from rccltune.perf.plan import GRAPH, LOOP, Label, Step
+from rccltune.perf.rank_program import LaunchSetup, WaitingRanks
 from rccltune.perf.runs import EndFile, PerfRun
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _MOST_FAILURES: Final = 2
 # Of a list, for people.
 _SHOWN: Final = 3
+# A device's clock is not quite constant.
+_CLOCK_MOVED: Final = 0.02
 # Where both clocks measure, they should say the same.
 _AGREE: Final = 0.05
 
@@ -49,12 +53,14 @@ class SweepProgress:
 
 @dataclass(slots=True, kw_only=True)
 class OngoingSweep:
-    """A sweep under way.
+    """A sweep under way, and the ranks that stay for it.
 
     Attributes:
         runs: of the session so far.
         budget_s: seconds for all runs of the session, None for as many as it takes.
         is_over: the budget is spent.
+        largest: bytes of the largest step that ranks are to have buffers for.
+        n_starts: of all ranks, by this command.
     """
 
     ground: LaunchSetup
@@ -65,46 +71,66 @@ class OngoingSweep:
     site: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     runs: list[PerfRun] = field(default_factory=list)
     is_over: bool = False
+    largest: int = 1
+    n_starts: int = 0
+    _ranks: dict[bool, tuple[WaitingRanks, ExitStack]] = field(default_factory=dict)
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
+    _table: tuple[tuple[tuple[int, int], ...], pd.DataFrame] | None = None
     _failures: Counter[bool] = field(default_factory=Counter)
     _warned: set[str] = field(default_factory=set)
 
     def table(self) -> pd.DataFrame:
         """Rows of all runs."""
-        return rows.rows_of_runs(self.runs, self._rows)
+        state = tuple((run.number, run.n_done) for run in self.runs)
+        if self._table is None or self._table[0] != state:
+            self._table = state, rows.rows_of_runs(self.runs, self._rows)
+        return self._table[1]
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
         return samples.set_aside(self.runs, self.table()) if self.runs else ()
 
-    def left(self, unit: RunPlan) -> dict[int, list[Step]]:
-        """Steps of a unit that are still to be made, by communicator."""
-        done = {
-            (run.file.communicators[one.communicator], one.step)
-            for run in self.runs
-            if unit.is_of(run) and not run.hidden_choices
-            for one in run.steps[: run.n_done]
-        }
-        barred = self._barred()
-        found = {
-            number: [
-                step
-                for step in steps
-                if (number, step) not in done and (step.call.collective, step.setting) not in barred
-            ]
-            for number, steps in enumerate(unit.communicators)
-        }
-        return {number: steps for number, steps in found.items() if steps}
+    def failed_rules(self, rules: str) -> tuple[Quarantine, ...]:
+        """Collectives with which the rules of a file hung or crashed.
 
-    def _barred(self) -> set[tuple[Collective, Setting]]:
-        """Settings that are measured no more."""
-        return {(one.collective, one.setting) for one in self.aside()}
+        Args:
+            rules: digest of the file.
+        """
+        return samples.failed(self.runs, rules)
+
+    def left(self, unit: RunPlan) -> dict[Label, list[Step]]:
+        """Steps of a unit that are still to be made, by communicator."""
+        done = Counter(
+            (one.label, one.step)
+            for run in self.runs
+            if run.file.plugin == unit.plugin and not run.hidden_choices
+            for one in run.steps[: run.n_done]
+        )
+        barred = {(one.collective, one.setting) for one in self.aside()}
+        barred |= {
+            (one.collective, one.setting)
+            for rules in {label.rules for label in unit.communicators}
+            for one in self.failed_rules(rules)
+        }
+        found: dict[Label, list[Step]] = {}
+        for label, steps in unit.communicators.items():
+            own = []
+            for step in steps:
+                # Made in this order, so that the first ones of equal steps are those that were.
+                if done[label, step] > 0:
+                    done[label, step] -= 1
+                elif (step.call.collective, step.setting) not in barred:
+                    own.append(step)
+            if own:
+                found[label] = own
+        return found
 
     def left_s(self) -> float | None:
         """Seconds that the budget leaves, None without one."""
         if self.budget_s is None:
             return None
-        return self.budget_s - sum(run.ended.duration_s for run in self.runs if run.ended)
+        spent = sum(run.ended.duration_s for run in self.runs if run.ended)
+        return self.budget_s - spent - sum(ranks.seconds for ranks, _ in self._ranks.values())
 
     def read(self) -> None:
         """Read what the session has already.
@@ -115,7 +141,7 @@ class OngoingSweep:
         self.runs = list(runs.read_runs(self.session))
 
     def sweep(self) -> None:
-        """Measure what is left of all passes.
+        """Measure what is left of all passes; ranks with our plugin stay until :meth:`close`.
 
         Raises:
             LaunchError: the library as it is fails.
@@ -127,15 +153,39 @@ class OngoingSweep:
         for stage in passes.STAGES:
             for unit in () if self.is_over else stage(self.wanted, self.table()):
                 self._complete(unit)
+            self._end(with_plugin=False)
 
-    def complete(self, units: Iterable[RunPlan]) -> None:
-        """Measure what is left of some units; raises as :meth:`sweep` does."""
-        for unit in units:
-            self._complete(unit)
+    def complete(self, unit: RunPlan) -> None:
+        """Measure what is left of a unit; raises as :meth:`sweep` does."""
+        self._complete(unit)
+
+    def close(self) -> None:
+        """Let all ranks end.
+
+        Raises:
+            LaunchError: a process cannot be killed (it hangs in the driver).
+        """
+        for with_plugin in list(self._ranks):
+            self._end(with_plugin=with_plugin)
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Let all ranks end behind the block; where it is interrupted they are killed."""
+        try:
+            yield
+        except Exception:
+            self.close()
+            raise
+        except BaseException as interrupted:
+            for _, stack in self._ranks.values():
+                stack.__exit__(type(interrupted), interrupted, None)
+            self._ranks.clear()
+            raise
+        self.close()
 
     def _complete(self, unit: RunPlan) -> None:
-        """Run a unit until nothing of it is left, without what fails."""
-        total = sum(map(len, unit.communicators))
+        """Let ranks make a unit until nothing of it is left, without what fails."""
+        total = unit.n_steps
         while not self.is_over and (left := self.left(unit)):
             seconds = self.left_s()
             if seconds is not None and seconds <= 0:
@@ -144,24 +194,82 @@ class OngoingSweep:
             before = total - sum(map(len, left.values()))
             show = partial(self._show, unit.what, total, before)
             show(0)
-            order = RunRequest(
-                purpose=unit.purpose,
-                number_of=unit.number_of,
-                communicators=tuple(left),
-                plugin=unit.plugin,
-                said=any(step.kind != plan.MEASURE for steps in left.values() for step in steps),
-            )
-            made = rank_program.run_ranks(
-                self.ground,
-                order,
-                list(left.values()),
-                self.session,
-                site=self.site,
-                most_s=seconds,
-                grown=show,
-            )
-            self.runs.append(made)
+            self._make(unit, left, seconds, show)
+
+    def _make(
+        self,
+        unit: RunPlan,
+        left: plan.Communicators,
+        seconds: float | None,
+        show: Callable[[int], None],
+    ) -> None:
+        """Let ranks make what is left of a unit, as far as it goes."""
+        if unit.is_alone:
+            stack = ExitStack()
+            ranks = stack.enter_context(self._started(unit.plugin))
+            with stack:
+                made = self._sent(ranks, unit, left, seconds, show)
+                made = ranks.end()
+            self._keep(made)
             self._judge(unit, made)
+            return
+        made = self._sent(self._waiting(unit), unit, left, seconds, show)
+        if made.ended is not None:
+            self._end(with_plugin=unit.plugin)
+        self._judge(unit, made)
+
+    def _sent(
+        self,
+        ranks: WaitingRanks,
+        unit: RunPlan,
+        left: plan.Communicators,
+        seconds: float | None,
+        show: Callable[[int], None],
+    ) -> PerfRun:
+        if unit.rules:
+            ranks.answer_by(unit.rules)
+        until = None if seconds is None else time.monotonic() + seconds
+        is_first = ranks.first_us is None
+        made = ranks.make(left, until=until, grown=show)
+        if is_first and ranks.first_us is not None and unit.purpose == plan.FIRST:
+            self.reporter.say(
+                f"a communicator of {self.ground.n_ranks} ranks took {ranks.first_us / 1e6:.1f} s"
+            )
+        self._keep(made)
+        return made
+
+    def _waiting(self, unit: RunPlan) -> WaitingRanks:
+        """Ranks that wait, or new ones where those have ended or lack room."""
+        known = self._ranks.get(unit.plugin)
+        if known is not None and known[0].largest >= self.largest and not known[0].is_over:
+            return known[0]
+        self._end(with_plugin=unit.plugin)
+        stack = ExitStack()
+        ranks = stack.enter_context(self._started(unit.plugin))
+        self._ranks[unit.plugin] = ranks, stack
+        return ranks
+
+    def _started(self, with_plugin: bool) -> AbstractContextManager[WaitingRanks]:
+        self.n_starts += 1
+        return rank_program.waiting_ranks(
+            self.ground,
+            self.session,
+            site=self.site,
+            with_plugin=with_plugin,
+            largest=self.largest,
+        )
+
+    def _end(self, *, with_plugin: bool) -> None:
+        """Let ranks end, where there are some."""
+        if with_plugin in self._ranks:
+            ranks, stack = self._ranks[with_plugin]
+            self._keep(ranks.end())
+            stack.close()
+            del self._ranks[with_plugin]
+
+    def _keep(self, made: PerfRun) -> None:
+        """Put a run in the place of what was known of it."""
+        self.runs = [*(run for run in self.runs if run.number != made.number), made]
 
     def _show(self, what: str, total: int, before: int, n_rows: int) -> None:
         done = min(before + n_rows, total)
@@ -175,11 +283,14 @@ class OngoingSweep:
         end = made.ended
         if end is None or end.failure is None:
             # Its time was over.
-            self.is_over = self.is_over or made.n_done < len(made.steps)
+            self.is_over = self.is_over or bool(self.left(unit))
             return
         said = f"{_under_way(end)} {end.failure.words}{f' ({end.words})' if end.words else ''}"
         if end.setting is not None:
-            is_aside = (end.collective, end.setting) in self._barred()
+            failed = (*self.aside(), *self.failed_rules(end.rules))
+            is_aside = any(
+                (one.collective, one.setting) == (end.collective, end.setting) for one in failed
+            )
             self.reporter.say(
                 f"{said}: it is set aside, the rest goes on"
                 if is_aside
@@ -200,8 +311,8 @@ class OngoingSweep:
 
     def _say_wrong(self, made: PerfRun) -> None:
         """Say loudly which settings compute wrong results."""
-        table = rows.rows_of_runs([made], self._rows)
-        wrong = table[table["wrong"] > 0]
+        table = self.table()
+        wrong = table[(table["run"] == made.number) & (table["wrong"] > 0)]
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:
@@ -250,7 +361,7 @@ def refuse_hidden_choices(runs: Iterable[PerfRun]) -> None:
 
 def not_offered(table: pd.DataFrame) -> list[tuple[Collective, Setting]]:
     """Settings that the library lets be chosen at no size."""
-    timed = table[(table["step"] == plan.MEASURE) & (table["purpose"] == runs.ROUGH)]
+    timed = table[(table["step"] == plan.MEASURE) & (table["purpose"] == plan.FIRST)]
     timed = timed[timed["state"] != rows.UNTIMED]
     never = (timed["state"] == rows.NOT_OFFERED).groupby(
         [timed[name] for name in ("collective", "setting")], sort=False
@@ -282,7 +393,7 @@ def unattributed(table: pd.DataFrame) -> list[str]:
     return found
 
 
-def of_ranks(measured: Iterable[PerfRun]) -> list[str]:
+def of_ranks(measured: Sequence[PerfRun]) -> list[str]:
     """Sentences about how ranks ran that may have cost them time."""
     remarks = [run.remarks for run in measured]
     found = [
@@ -291,13 +402,30 @@ def of_ranks(measured: Iterable[PerfRun]) -> list[str]:
     ]
     if any(one.keeps_logging for one in remarks):
         found.append("this library cannot end its log: small calls in a loop are timed with it")
-    return found[:2]
+    return [*found[:2], *_moved_clocks(measured)]
+
+
+def _moved_clocks(measured: Iterable[PerfRun]) -> Iterator[str]:
+    """Sentences about communicators that began and ended with devices at another clock."""
+    for run in measured:
+        labels = {one.communicator: str(one.label) for one in run.steps}
+        moved: dict[int, list[tuple[int, int, int]]] = {}
+        for rank, communicator, before, after in run.remarks.clocks:
+            if abs(after - before) > _CLOCK_MOVED * before:
+                moved.setdefault(communicator, []).append((rank, before, after))
+        for communicator, ranks in moved.items():
+            rank, before, after = max(ranks, key=lambda one: abs(one[2] - one[1]))
+            others = f" and those of {len(ranks) - 1} more" if len(ranks) > 1 else ""
+            yield (
+                f"runs/{run.number}, {labels.get(communicator, communicator)}: the clock of rank "
+                f"{rank}{others} went from {before} to {after} MHz"
+            )
 
 
 def clocks_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
-    own = table[(table["purpose"] == runs.FINE) & (table["nbytes"] == samples.GRAPH_UP_TO)]
-    own = own[(own["setting"] == str(BASELINE)) & (own["state"] == rows.GOOD)]
+    own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == samples.GRAPH_UP_TO)]
+    own = own[(own["setting"] == str(SILENT)) & (own["state"] == rows.GOOD)]
     names = ["collective", "placement"]
     middle = own.pivot_table(values="time_us", index=names, columns="clock", aggfunc="median")
     if not {LOOP, GRAPH} <= set(middle.columns):

@@ -15,7 +15,7 @@ from rccltune.model.choice import Rule, Zone, waiting
 from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
-from rccltune.perf import runs
+from rccltune.perf import plan, runs
 from rccltune.rules.exports import say_moved
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
@@ -24,7 +24,6 @@ from rccltune.session import store
 from rccltune.session.place import stored_place
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import (
-    FOLDER,
     FailedVerification,
     refusals,
     rule_paths,
@@ -40,6 +39,10 @@ _MENDED: Final = "rccltune emit-config --force writes it anew."
 _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
+
+# Lines of plan.txt.
+_WITH_CARE: Final = f"{plan.COMMUNICATOR} {plan.SECOND}:"
+_VERIFYING: Final = f"{plan.COMMUNICATOR} {plan.VERIFY}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ class SessionContents:
         used: the session whose rules the exports name: this one, or that with LL128 forced in it.
         old: verifications of rules that no file has any more.
         refused: verifications that ended with an error, of rule files as they are now.
-        trials: starts of verifications, ended or not.
+        trials: communicators that verifications began.
         is_interrupted: the sweep did not come to its end.
         placement: where the ranks were: ``node``, ``one-oam``; None where nothing says it.
         devices: ``2 × NVIDIA H200`` as a benchmark's own heading has them, None without one.
@@ -184,7 +187,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         used=used_session(folder),
         old=tuple(one for one in verified if not one.is_current),
         refused=refusals(folder),
-        trials=sum(1 for _ in folder.glob(f"{FOLDER}/*/runs/*/run.json")),
+        trials=sum(text.count(_VERIFYING) for text in _plans(folder, runs.numbers(folder))),
         is_interrupted=_is_interrupted(folder),
         placement=place.name if place else None,
         devices=_devices(folder, launches),
@@ -320,16 +323,16 @@ def _is_interrupted(folder: Path) -> bool:
     numbers = runs.numbers(folder)
     if numbers:
         last = folder / runs.FOLDER / str(max(numbers))
-        careful = any(f'"{runs.FINE}"' in text for text in _run_files(folder, numbers))
+        careful = any(_WITH_CARE in text for text in _plans(folder, numbers))
         return not (last / runs.END_FILE).exists() or not careful
     begun = [int(path.parent.name) for path in folder.glob(f"{runs.FOLDER}/*/launch.json")]
     last = folder / runs.FOLDER / str(max(begun, default=0))
     return bool(begun) and not (last / "outcome.json").exists()
 
 
-def _run_files(folder: Path, numbers: Iterable[int]) -> Iterator[str]:
+def _plans(folder: Path, numbers: Iterable[int]) -> Iterator[str]:
     for number in sorted(numbers, reverse=True):
-        path = folder / runs.FOLDER / str(number) / runs.RUN_FILE
+        path = folder / runs.FOLDER / str(number) / runs.PLAN_FILE
         yield path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 

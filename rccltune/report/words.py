@@ -44,8 +44,8 @@ def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
     if shown.refused:
         yield "NOT PROVEN", "The verification of these rules failed: do not use them."
     elif _is_cut_short(shown):
-        begun = count(shown.trials, "start")
-        yield "NOT PROVEN", f"A verification was begun ({begun} of all ranks) and has no verdict."
+        begun = count(shown.trials, "communicator")
+        yield "NOT PROVEN", f"A verification was begun ({begun}) and has no verdict."
     if shown.is_imported:
         whose = f" by {'; '.join(shown.origins)}" if shown.origins else ""
         yield (

@@ -166,8 +166,7 @@ def clear_halves(folder: Path) -> None:
 
     Only for the holder of the session: another writer's unfinished files look alike.
     """
-    # Runs of a sweep, launches, and runs of a verification, whose folder has a lock of its own.
-    for where in ("", "launches/*/", "runs/*/", "*/runs/*/"):
+    for where in ("", "launches/*/", "runs/*/"):
         for half in folder.glob(f"{where}.*.????????"):
             if half.is_file() and not half.name.startswith(".writer.lock."):
                 half.unlink(missing_ok=True)

@@ -101,6 +101,18 @@ def read_log(folder: Path, launch: Launch) -> pd.DataFrame:
     return sample_table.framed(found.table, found.keys)
 
 
+def bring_up_to_date(folder: Path) -> None:
+    """Make samples.csv again of all that is there, where runs have grown since it was made.
+
+    Raises:
+        SessionError: the disk refuses.
+        OutputError: a run that cannot be read.
+    """
+    opened = store.open_session(folder)
+    if store.why_not_current(opened) is not None:
+        store.commit(opened, [], frame_from_logs(opened))
+
+
 def set_aside(opened: Session) -> tuple[Quarantine, ...]:
     """Settings of a session that failed and are measured no more."""
     failed = run_samples.failed(runs.read_runs(opened.path, most_ranks=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,10 +33,9 @@ from rccltune.verify import pairs
 from rccltune.verify.executed import executed_by
 from rccltune.verify.pairs import VerificationCalls
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import CallResult, folder_of, variables_for, wrong_by_itself
+from rccltune.verify.sides import CallResult, bare, digest_of, wrong_by_itself
 from rccltune.verify.site_and_idle import SiteAndIdle
 from rccltune.verify.verdict import IdleEffect
-from rccltune.verify.verdict_store import FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,7 @@ class CommunicatorPairs:
     Attributes:
         session: the folder.
         needs: of the rules, beyond what the sweep had; both sides get them.
+        waiting: the sweep, whose ranks wait.
         asked: in how many communicators; None for the usual number.
         dtype_asked: None for the sweep's.
         timing: ``auto``, ``graph`` or ``loop``.
@@ -63,6 +64,7 @@ class CommunicatorPairs:
     session: Path
     needs: tuple[tuple[str, str], ...]
     reporter: Reporter
+    waiting: OngoingSweep | None = None
     asked: int | None = None
     dtype_asked: str | None = None
     timing: str = defaults.TIMING
@@ -73,19 +75,45 @@ class CommunicatorPairs:
         return self.instrument.site
 
     @cached_property
-    def table(self) -> pd.DataFrame:
-        """Rows of the sweep's runs; none where rccl-tests measured the session.
+    def measuring(self) -> OngoingSweep:
+        """Ranks and their rows: those of the sweep where they wait, unless rules need a variable.
 
         Raises:
             OutputError: a run that cannot be read.
         """
-        return rows.rows_of_runs(runs.read_runs(self.session))
+        if self.waiting is not None and not self.needs:
+            return self.waiting
+        ground = self.instrument.ground
+        made = OngoingSweep(
+            ground=replace(ground, added=(*ground.added, *self.needs)),
+            wanted=SweepScope(sizes={}, placements=(), dtype="", op=""),
+            session=self.session,
+            reporter=self.reporter,
+            site=dict(os.environ),
+        )
+        made.read()
+        made.largest = max((one for sizes in self.swept.values() for one in sizes), default=1)
+        return made
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Rows of the sweep.
+
+        Raises:
+            OutputError: a run that cannot be read.
+        """
+        if self.waiting is not None:
+            measured = self.waiting.table()
+        else:
+            measured = rows.rows_of_runs(runs.read_runs(self.session))
+        swept: pd.DataFrame = measured[measured["purpose"] != plan.VERIFY]
+        return swept
 
     @cached_property
     def swept(self) -> Mapping[Collective, tuple[int, ...]]:
         """Sizes in bytes that the sweep measured for each collective, rising."""
         timed = self.table[
-            (self.table["step"] == plan.MEASURE) & (self.table["purpose"] == runs.ROUGH)
+            (self.table["step"] == plan.MEASURE) & (self.table["purpose"] == plan.FIRST)
         ]
         if self.table.empty:
             timed = load_frame(store.open_session(self.session), self.reporter)
@@ -106,9 +134,9 @@ class CommunicatorPairs:
         """Operation of the calls, likewise."""
         return call_words(self.sweep)[1]
 
-    def idle_cost(self, collective: Collective, low: int, high: int) -> Estimate | None:
-        """log(the site as it is / our plugin idle) between two sizes."""
-        return None if self.needs else self._idle.between(collective, low, high)
+    def idle_cost(self, collective: Collective, called: Sequence[int]) -> Estimate | None:
+        """log(the site as it is / our plugin idle) in the mean over sizes."""
+        return None if self.needs else self._idle.over(collective, called)
 
     def octaves(self) -> tuple[IdleEffect, ...]:
         """What the two differ by in each octave of the swept sizes."""
@@ -116,7 +144,7 @@ class CommunicatorPairs:
 
     @cached_property
     def _idle(self) -> SiteAndIdle:
-        return SiteAndIdle(self.table, self.table)
+        return SiteAndIdle(self.table)
 
     def call(self, text: str, only: Sequence[Rule] = ()) -> CallResult:
         """Call both sides; what failed with the rules is said of its collective.
@@ -125,45 +153,30 @@ class CommunicatorPairs:
             VerificationError: the library computes wrong results by itself.
             RccltuneError: as the rank program's runs do.
         """
-        folder, file = folder_of(text, self.session / FOLDER, self._under())
-        ground, site = self.instrument.ground, self.site
-        if site.node is not None:
-            files.write_atomically(self.session / store.NODE_FILE, compiled.written(site.node))
-        ground = replace(ground, added=(*ground.added, *self.needs, *variables_for(site, file)))
-        calls = self._calls(text, only)
-        measuring = OngoingSweep(
-            ground=ground,
-            wanted=SweepScope(
-                sizes={},
-                placements=calls.placements,
-                dtype=calls.dtype,
-                op=calls.op,
-            ),
-            session=folder,
-            reporter=self.reporter,
-            site=dict(os.environ),
-        )
-        measuring.read()
+        if self.site.node is not None:
+            files.write_atomically(self.session / store.NODE_FILE, compiled.written(self.site.node))
+        rules, calls = bare(text), self._calls(text, only)
+        digest = digest_of(rules, self._under())
+        measuring, since = self.measuring, time.monotonic()
         n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
-        n_before = len(measuring.runs)
-        measuring.complete(pairs.units(calls, n))
-        if n_before and n_before == len(measuring.runs):
-            when = measuring.runs[-1].file.started
-            self.reporter.say(f"Reused the measurement of {when}; delete {folder} to repeat it")
+        unit = pairs.unit(calls, n, digest, rules)
+        if calls.sizes and not measuring.left(unit):
+            self.reporter.say("Reused the measurement of these rules")
+        measuring.complete(unit)
         table = measuring.table()
+        table = table[(table["purpose"] == plan.VERIFY) & (table["rules"] == digest)]
         return CallResult(
             pairs=pairs.ratios(table),
             checked=_checked(table),
-            wrong=_wrong(table, folder),
+            wrong=_wrong(table, self.session / runs.FOLDER),
             executed=executed_by(table),
             failed={
                 one.collective: f"{', '.join(f.words for f in one.failures)} with the rules"
-                for one in measuring.aside()
-                if one.setting == RULES
+                for one in measuring.failed_rules(digest)
             },
             n_replicates=n,
-            n_processes=min(pairs.PROCESSES, n),
-            seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
+            n_processes=int(table["process"].nunique()),
+            seconds=time.monotonic() - since,
         )
 
     def _under(self) -> list[str]:
@@ -226,7 +239,7 @@ def _quiet_from(table: pd.DataFrame) -> int | None:
 
     own = table[
         (table["setting"] == str(SILENT))
-        & (table["purpose"] == runs.FINE)
+        & (table["purpose"] == plan.SECOND)
         & (table["step"] == plan.MEASURE)
         & (table["nbytes"] > GRAPH_UP_TO)
     ]

@@ -38,8 +38,4 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
     n = defaults.VERIFY_COMMUNICATORS
     if scale.n_ranks >= defaults.MANY_RANKS:
         n = defaults.FEWER_VERIFY_COMMUNICATORS
-    units = pairs.units(calls, n)
-    once_s = sum(
-        passes.expected_s(dict(enumerate(one.communicators)), scale.n_ranks) for one in units
-    )
-    return 2 * once_s
+    return 2 * passes.expected_s(pairs.unit(calls, n, "", "").communicators, scale.n_ranks)

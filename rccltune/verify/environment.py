@@ -1,92 +1,126 @@
-"""Two verified rule files of one machine: whether the one with a variable more is the better."""
+"""Two verified rule files of one machine: whether the one with a variable more is the better.
+
+Both are called in the same communicators, of ranks that have the variable: one side answers by the
+rules that were verified with it, the other what the site runs without it, its rule where it has
+one, else the library's own choice there. Where that is one setting nothing is called: it is the
+same kernels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log, log1p
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rccltune.model.vocabulary import Collective
-from rccltune.verify.outcome import VerificationResult
-from rccltune.verify.site_and_idle import SiteAndIdle, is_judged
-from rccltune.verify.verdict import IdleEffect, RuleVerdict
+from rccltune.model.choice import Judgement, Rule
+from rccltune.model.settings import BASELINE, RULES, SILENT, Setting
+from rccltune.perf import passes, plan
+from rccltune.perf.plan import CollectiveCall, Label, Step
+from rccltune.perf.rows import setting_of
+from rccltune.perf.sweep import OngoingSweep
+from rccltune.rules.reader import read_rules
+from rccltune.verify.judge import LEVEL
+from rccltune.verify.pairs import TURNS, answering, ratios
+from rccltune.verify.rewriting import of_scale
+from rccltune.verify.sides import bare, digest_of
+from rccltune.verify.sizes import PairTable, judgement
 
-_NOT_SLOWER: Final = log1p(-0.02)
+if TYPE_CHECKING:
+    import pandas as pd
 
-
-@dataclass(frozen=True)
-class _RuleGain:
-    """A rule with the ends of its log gain over the site as it is."""
-
-    rule: RuleVerdict
-    low: float
-    high: float
-
-    def meets(self, other: _RuleGain) -> bool:
-        """Whether both reach some size."""
-        mine, theirs = self.rule, other.rule
-        return mine.collective is theirs.collective and (
-            mine.min_nbytes <= theirs.max_nbytes and theirs.min_nbytes <= mine.max_nbytes
-        )
+_BESIDE: Final = "what the site runs"
+_GOOD: Final = frozenset((Judgement.BETTER, Judgement.SAME))
 
 
 def is_better(
-    ours: VerificationResult,
-    site: VerificationResult | None,
-    variable: SiteAndIdle,
-    sizes: Mapping[Collective, Iterable[int]],
+    text: str, measuring: OngoingSweep, site: pd.DataFrame, rules: Sequence[Rule], n: int
 ) -> bool:
-    """Whether a file is proven to be faster than the site's somewhere, and slower nowhere.
+    """Whether a file is proven faster than what the site runs somewhere, and slower nowhere.
 
-    Sizes without a rule are held against the site as it is; where noise hides what the variable
-    does to them, within 3 %, nobody knows, and the file is none for everybody.
+    Where noise hides a loss of 2 % at some size, nobody knows, and the file is none for everybody.
 
     Args:
-        ours: of the session with the variable.
-        site: of the site's session; None where that has no rule.
-        variable: the site as it is, and our plugin idle with the variable.
-        sizes: in bytes, that both sessions swept.
+        text: of the file.
+        measuring: the sweep with the variable, whose ranks call both.
+        site: rows of the site's own sweep.
+        rules: that the site has, in the file's order.
+        n: communicators.
+
+    Raises:
+        RccltuneError: as the rank program's runs do.
     """
-    octaves = tuple(variable.octaves(sizes))
-    if not octaves or not all(map(is_judged, octaves)):
-        return False
-    mine = list(_over_site(ours, variable))
-    theirs = [] if site is None else list(_gains(site))
-    slower = (one for one in octaves if one.ratio.low <= exp(_NOT_SLOWER))
-    if not all(_covers(mine, one) for one in slower) or any(o.low <= _NOT_SLOWER for o in mine):
-        return False
-    if any(_most(mine, one) < one.low for one in theirs):
-        return False
-    return any(one.low > _most(theirs, one) for one in mine)
+    runs_there = _SideSettings(rules, _chosen(site, BASELINE))
+    mine = of_scale(read_rules(text.encode()), measuring.ground.place.scale)
+    runs_here = _SideSettings(mine, _chosen(measuring.table(), SILENT))
+    digest = digest_of(bare(text), [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
+    calls = {
+        call: setting
+        for call in measuring.wanted.calls()
+        if call.collective.is_tunable
+        and (setting := runs_there.at(call)) is not None
+        and setting != runs_here.at(call)
+    }
+    captured = passes.captures(measuring.table())
+    communicators = {
+        Label(plan.VERIFY, number, digest): passes.loops_first(
+            [
+                Step(plan.MEASURE, who, call, clock, plan.fine(call.nbytes))
+                for call, setting in calls.items()
+                for clock in measuring.wanted.clocks(call.nbytes, captures=captured)[:1]
+                for who in (RULES if one == RULES else setting for one in TURNS[number % 2])
+            ]
+        )
+        for number in range(n)
+    }
+    measuring.complete(passes.RunPlan(plugin=True, communicators=communicators, rules=bare(text)))
+    table = measuring.table()
+    found = [
+        one
+        for _, own in ratios(table[table["rules"] == digest]).groupby("collective", sort=False)
+        for one in _judgements(PairTable(own), LEVEL / max(1, len(calls)))
+    ]
+    return bool(found) and set(found) <= _GOOD and Judgement.BETTER in found
 
 
-def _gains(verified: VerificationResult) -> Iterator[_RuleGain]:
-    """Rules that are kept, over the library in their own environment."""
-    for rule in verified.standings:
-        if rule.is_kept and rule.gain is not None:
-            yield _RuleGain(rule, log(rule.gain.low), log(rule.gain.high))
+def _judgements(table: PairTable, chance: float) -> list[Judgement]:
+    """What is said of each size and placement; better is what shares its chance with all others."""
+    paired, views = table.paired
+    found = []
+    for at in range(len(paired.nbytes)):
+        for view in range(len(views)):
+            one = paired.at(at, view)
+            if one is None:
+                found.append(Judgement.UNDECIDED)
+                continue
+            said = judgement(one, 1 - chance)
+            if said is Judgement.BETTER and one.low(1 - chance) <= 0:
+                said = Judgement.SAME
+            found.append(said)
+    return found
 
 
-def _over_site(verified: VerificationResult, variable: SiteAndIdle) -> Iterator[_RuleGain]:
-    """The same over the site as it is; without what nobody measured of it."""
-    for one in _gains(verified):
-        rule = one.rule
-        idle = variable.between(rule.collective, rule.min_nbytes, rule.max_nbytes)
-        if idle is not None:
-            yield _RuleGain(rule, one.low + idle.low(), one.high + idle.high())
+@dataclass(frozen=True)
+class _SideSettings:
+    """What a side runs: its rules, and the library's own choices by collective and size."""
+
+    rules: Sequence[Rule]
+    chosen: Mapping[tuple[str, int], Setting]
+
+    def at(self, call: CollectiveCall) -> Setting | None:
+        """The setting of a call; None where nobody knows."""
+        rule = answering(self.rules, call.collective, call.nbytes)
+        if rule is not None:
+            return rule.setting
+        return self.chosen.get((call.collective.value, call.nbytes))
 
 
-def _covers(rules: Iterable[_RuleGain], octave: IdleEffect) -> bool:
-    """Whether rules answer all of an octave, so that its times without them are nobody's."""
-    return any(
-        one.rule.collective is octave.collective
-        and one.rule.min_nbytes <= octave.min_nbytes
-        and octave.max_nbytes <= one.rule.max_nbytes
-        for one in rules
-    )
-
-
-def _most(rules: Sequence[_RuleGain], over: _RuleGain) -> float:
-    """The most that rules may gain where another one reaches; 0 where none of them does."""
-    return max((one.high for one in rules if one.meets(over)), default=0.0)
+def _chosen(table: pd.DataFrame, who: Setting) -> Mapping[tuple[str, int], Setting]:
+    """What the library said that it ran by itself, channels left to it."""
+    own = table[(table["setting"] == str(who)) & (table["ran"] != "")]
+    names = zip(own["collective"], own["nbytes"], own["ran"], strict=True)
+    found = ((name, int(nbytes), setting_of(ran)) for name, nbytes, ran in names)
+    return {
+        (name, nbytes): Setting(algorithm=ran.algorithm, protocol=ran.protocol)
+        for name, nbytes, ran in found
+        if ran is not None
+    }

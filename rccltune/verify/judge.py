@@ -13,6 +13,7 @@ again on as many fresh communicators.
 *Launched one by one*: a rule that graphs prove goes if the loop proves harm (1 %, shared).
 *With one root*: calls of broadcast and reduce are kept apart by changing their root. With one root
 they overlap; no size may lose 2 % so (1 %, shared by sizes), nor a rule in its mean.
+*In bfloat16*, which a tuner does not see: a rule goes if its mean is proven to lose (1 %, shared).
 *With registered buffers*: sizes of a good rule that are slower with them, as above, become a rule
 for unregistered buffers alone, which calls that have such must prove.
 *Stalls*: means leave them out; if timings with a rule stall more often than others, it goes.
@@ -59,7 +60,7 @@ _UNTIMED: Final = (RuleState.UNDECIDED, "nothing of it was timed")
 _SLOWER_REGISTERED: Final = "slower with registered buffers"
 _NOT_SELECTABLE: Final = (RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
 
-IdleCost: TypeAlias = Callable[[Collective, int, int], "Estimate | None"]
+IdleCost: TypeAlias = Callable[[Collective, Sequence[int]], "Estimate | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 
@@ -81,6 +82,7 @@ class RulePart:
     loop: Ratio | None
     one_root: Ratio | None
     registered: Ratio | None
+    bfloat16: Ratio | None
     n_sizes: int
     n_undecided: int
     clock: str
@@ -130,7 +132,7 @@ def judge(
         rules: of this scale, in the file's order.
         min_gain: what a rule must gain, 0.02 for 2 %.
         wrong: sizes with wrong results under the rules.
-        idle_cost: log(site as it is / idle plugin) of a collective between two sizes.
+        idle_cost: log(site as it is / idle plugin) of a collective in the mean over sizes.
         keeps_ends: judge rules as they are: nothing is cut off.
         only: rules that were narrowed already, and are judged alone: ends that gain next to nothing
             stay, being no harm; empty for all.
@@ -244,6 +246,7 @@ class _FileJudge:
             loop=None,
             one_root=None,
             registered=None,
+            bfloat16=None,
             n_sizes=0,
             n_undecided=0,
             clock="",
@@ -416,7 +419,6 @@ class _FileJudge:
         answered = chosen & ~np.isin(table.nbytes, list(table.alike))
         chosen = answered if answered.any() else chosen
         found = table.paired[0].over(chosen)
-        low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
         if not found:
             return self._part(
                 rule,
@@ -434,12 +436,13 @@ class _FileJudge:
         loop = _mean(table.loop, table.nbytes[own])
         one_root = _mean(table.one_root, table.nbytes[own])
         registered = _mean(table.registered, table.nbytes[own])
-        state, why = self._state(worst, loop, one_root)
-        cost = self.idle_cost(rule.collective, low, high)
+        bfloat16 = _mean(table.bfloat16, table.nbytes[own])
+        state, why = self._state(worst, loop, one_root, bfloat16)
+        cost = self.idle_cost(rule.collective, [int(n) for n in table.nbytes[chosen]])
         if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
             beside_idle = state
             worst = worst + cost
-            state, why = self._state(worst, loop, one_root)
+            state, why = self._state(worst, loop, one_root, bfloat16)
             restores = cost.high(self.level) < 0 and worst.low(self.level) > _RESTORED
             if state is not RuleState.KEPT and beside_idle is RuleState.KEPT and restores:
                 state, why = RuleState.KEPT, RESTORES
@@ -457,16 +460,22 @@ class _FileJudge:
             loop=loop,
             one_root=one_root,
             registered=registered,
+            bfloat16=bfloat16,
         )
 
     def _state(
-        self, one: Estimate, loop: Estimate | None, one_root: Estimate | None
+        self,
+        one: Estimate,
+        loop: Estimate | None,
+        one_root: Estimate | None,
+        bfloat16: Estimate | None,
     ) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
             level = 1 - 2 * _LOOP_LEVEL / self.n_rules
             for other, most, how in (
                 (loop, SLIGHT, "launched one by one"),
                 (one_root, _WITH_ONE_ROOT, "with one root"),
+                (bfloat16, SLIGHT, "in bfloat16"),
             ):
                 if other is not None and other.log < most and other.high(level) < 0:
                     return RuleState.SLOWER, f"{Ratio.of(other, level)} {how}"
@@ -490,6 +499,7 @@ class _FileJudge:
         loop: Estimate | None = None,
         one_root: Estimate | None = None,
         registered: Estimate | None = None,
+        bfloat16: Estimate | None = None,
     ) -> RulePart:
         paired = table.paired[0]
         undecided = sum(
@@ -509,6 +519,7 @@ class _FileJudge:
             loop=None if loop is None else Ratio.of(loop),
             one_root=None if one_root is None else Ratio.of(one_root),
             registered=None if registered is None else Ratio.of(registered),
+            bfloat16=None if bfloat16 is None else Ratio.of(bfloat16),
             n_sizes=len(own),
             n_undecided=undecided,
             clock=" and ".join(clocks),

@@ -213,6 +213,7 @@ def _standing(part: RulePart, text: str, verifying: OngoingVerification) -> Rule
         loop=part.loop,
         one_root=part.one_root,
         registered=part.registered,
+        bfloat16=part.bfloat16,
         n_sizes=part.n_sizes,
         n_undecided=part.n_undecided,
         clock=part.clock,
@@ -294,6 +295,8 @@ def evidence_of(one: RuleVerdict) -> str:
         said += f"; {loop_words(one)}"
     if one.one_root is not None:
         said += f"; with one root {one.one_root}"
+    if one.bfloat16 is not None:
+        said += f"; in bfloat16 {one.bfloat16}"
     if one.n_undecided:
         said += f"; undecided at {one.n_undecided}"
     if one.ran:

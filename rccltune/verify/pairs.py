@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.choice import Rule
@@ -19,7 +19,7 @@ from rccltune.model.settings import RULES, SILENT, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.perf import passes, plan
 from rccltune.perf.passes import RunPlan
-from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED, CollectiveCall, Step
+from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED, CollectiveCall, Label, Step
 from rccltune.perf.rows import setting_of
 from rccltune.perf.samples import GRAPH_UP_TO
 
@@ -37,12 +37,12 @@ _SMOOTH: Final = 32 << 20
 _MANY: Final = 24
 # A rule that was proven by graphs is held against the loop at so many sizes.
 _LOOP_SIZES: Final = 3
-# Processes: what rests on one alone may be that process's own.
-PROCESSES: Final = 2
-_TURNS: Final = ((SILENT, RULES, RULES, SILENT), (RULES, SILENT, SILENT, RULES))
+# Likewise in bfloat16: its ends and its middle.
+_TYPED_SIZES: Final = 3
+# Sizes that no rule is for are called in so many communicators.
+_FOR_OTHERS: Final = 2
+TURNS: Final = ((SILENT, RULES, RULES, SILENT), (RULES, SILENT, SILENT, RULES))
 _SHORT_TURNS: Final = ((SILENT, RULES), (RULES, SILENT))
-# Purpose of the runs.
-PURPOSE: Final = "verify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,7 @@ class SizesToCall:
         ruled: that a rule of ours answers, rising; ends of rules among them.
         ends: of the rules.
         looped: those of them that are timed by the loop, too.
+        typed: those of them that are called in bfloat16, too, where the collective reduces.
         others: that none of our rules answers.
         conditional: of the ruled ones those whose answer depends on registered buffers.
     """
@@ -61,6 +62,7 @@ class SizesToCall:
     ruled: tuple[int, ...]
     ends: frozenset[int]
     looped: tuple[int, ...]
+    typed: tuple[int, ...]
     others: tuple[int, ...]
     conditional: frozenset[int] = frozenset()
 
@@ -113,13 +115,18 @@ class VerificationCalls:
             return (LOOP,)
         return (LOOP, GRAPH) if nbytes in own.looped else (GRAPH,)
 
-    def has_registered(self, own: SizesToCall, nbytes: int, turn: int) -> bool:
+    def has_registered(self, own: SizesToCall, nbytes: int, communicator: int) -> bool:
         """Whether a communicator times a size with registered buffers too.
 
-        Half of them do, which take turns; of a size that half of them call all of these.
+        Two of eight do, which take turns: such graphs take ten times as long to capture.
         """
         wanted = self.registers and self.timing != LOOP
-        has_turn = self.is_quiet(nbytes) or own.ruled.index(nbytes) % 2 == turn
+        at = own.ruled.index(nbytes)
+        if self.is_quiet(nbytes):
+            # Every second one calls it.
+            has_turn = at // 2 % 2 == communicator // 2 % 2
+        else:
+            has_turn = at % 4 == communicator % 4
         return wanted and nbytes not in own.conditional and has_turn
 
     def is_quiet(self, nbytes: int) -> bool:
@@ -183,6 +190,7 @@ def sizes_of(
     ruled: set[int] = set()
     ends: set[int] = set()
     looped: set[int] = set()
+    typed: set[int] = set()
     for rule in own:
         low = math.ceil(rule.min_nbytes / grain) * grain
         high = rule.max_nbytes // grain * grain
@@ -196,12 +204,14 @@ def sizes_of(
         ends |= {min(found), max(found)} if found else set()
         small = sorted(nbytes for nbytes in found if nbytes <= GRAPH_UP_TO)
         looped |= set(_spread(small, _LOOP_SIZES))
+        typed |= set(_spread(sorted(found), _TYPED_SIZES))
     others = set() if only else {nbytes // grain * grain for nbytes in swept}
     return SizesToCall(
         collective=collective,
         ruled=tuple(sorted(ruled)),
         ends=frozenset(ends),
         looped=tuple(sorted(looped)),
+        typed=tuple(sorted(typed)),
         others=tuple(
             sorted(n for n in others - ruled if n > 0 and answering(rules, collective, n) is None)
         ),
@@ -278,35 +288,29 @@ def registers(table: pd.DataFrame) -> bool:
     return own.empty or bool((own["registered"] == "1").any())
 
 
-def units(calls: VerificationCalls, n_communicators: int) -> list[RunPlan]:
-    """Starts of all ranks that a verification makes: two, whose communicators share the rest.
+def unit(calls: VerificationCalls, n_communicators: int, digest: str, text: str) -> RunPlan:
+    """Communicators that a verification makes.
 
     Args:
         calls: what is called.
         n_communicators: in all.
+        digest: of the rule file.
+        text: of it.
     """
-    found = []
-    n_processes = min(PROCESSES, n_communicators)
-    for number in range(n_processes):
-        own = range(number, n_communicators, n_processes)
-        steps = [_steps(calls, one) for one in own]
-        if number == 0 and steps:
-            steps[0] = (*_checks(calls), *steps[0])
-        found.append(
-            RunPlan(
-                purpose=PURPOSE,
-                number_of=number,
-                plugin=True,
-                communicators=tuple(steps),
-            )
+    communicators = {}
+    for number in range(n_communicators):
+        steps = _steps(calls, number)
+        communicators[Label(plan.VERIFY, number, digest)] = (
+            (*_checks(calls), *steps) if number == 0 else steps
         )
-    return found
+    return RunPlan(plugin=True, communicators=communicators, rules=text)
 
 
 def _checks(calls: VerificationCalls) -> Iterator[Step]:
     """One call of either side at every ruled size, whose result is compared."""
     most = calls.checked_up_to
-    for call in calls_of(calls):
+    typed = (call for own in calls.sizes for call in _in_bfloat16(calls, own))
+    for call in (*calls_of(calls), *typed):
         kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
         yield Step(kind, SILENT, call)
         yield Step(kind, RULES, call)
@@ -326,10 +330,16 @@ def calls_of(calls: VerificationCalls) -> Iterator[CollectiveCall]:
         yield from _calls(calls, own.collective, own.ruled)
 
 
+def _in_bfloat16(calls: VerificationCalls, own: SizesToCall) -> Iterator[CollectiveCall]:
+    """Calls at the ends and in the middle of each rule that reduces, in bfloat16."""
+    if own.collective.reduces and calls.dtype != plan.BFLOAT16:
+        for call in _calls(calls, own.collective, own.typed):
+            yield replace(call, dtype=plan.BFLOAT16)
+
+
 def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
-    """Steps of one communicator; the first of each process calls what no rule is for, too."""
-    # A process has every second communicator: two of each share a pair of turns.
-    turn = communicator // PROCESSES % 2
+    """Steps of one communicator; the first two call what no rule is for, too."""
+    turn = communicator % 2
     steps: list[Step] = []
     for own in calls.sizes:
         for call in _calls(calls, own.collective, own.called_in(turn)):
@@ -337,20 +347,24 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
                 continue
             effort = plan.fine(call.nbytes)
             for clock in calls.clocks(own, call.nbytes):
-                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _TURNS[turn]]
+                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in TURNS[turn]]
             also = [ONE_ROOT] * calls.has_one_root(own.collective)
-            also += [REGISTERED] * calls.has_registered(own, call.nbytes, turn)
+            also += [REGISTERED] * calls.has_registered(own, call.nbytes, communicator)
             steps += [
                 Step(plan.MEASURE, who, call, clock, effort)
                 for clock in also
                 for who in _SHORT_TURNS[turn]
             ]
-        if communicator < PROCESSES:
+        if communicator < _FOR_OTHERS:
             for call in _calls(calls, own.collective, own.others):
                 clock = calls.clocks(own, call.nbytes)[0]
                 effort = plan.fine(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
+        for call in _in_bfloat16(calls, own):
+            clock = calls.clocks(own, call.nbytes)[-1]
+            effort = plan.fine(call.nbytes)
+            steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _SHORT_TURNS[turn]]
     return passes.loops_first(steps)
 
 
@@ -358,10 +372,10 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     """Library against rules, a row for each communicator, size, placement and clock.
 
     Args:
-        table: rows of the verification's runs (see :mod:`rccltune.perf.rows`).
+        table: rows of a rule file's verification (see :mod:`rccltune.perf.rows`).
 
     Returns:
-        Columns collective, placement, nbytes, clock, replicate, library_us, rules_us,
+        Columns collective, dtype, placement, nbytes, clock, replicate, library_us, rules_us,
         gain (log), left_over (log: what a switch costs the library beyond what it costs the
         rules), stalls_library, stalls_rules, n_library, n_rules, answer,
         is_asked, is_alike (both sides made the very same calls).
@@ -370,11 +384,12 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)].copy()
-    timed = timed[timed["purpose"] == PURPOSE]
     # A library that was asked for it may do otherwise.
     timed = timed[(timed["clock"] != REGISTERED) | (timed["registered"] == "1")]
-    timed = timed[timed["setting"].isin((str(SILENT), str(RULES)))]
-    names = ["collective", "placement", "nbytes", "clock"]
+    # Whatever is not answered by the rules is what they are held against.
+    is_ruled = timed["setting"] == str(RULES)
+    timed["setting"] = is_ruled.map({True: str(RULES), False: str(SILENT)})
+    names = ["collective", "dtype", "placement", "nbytes", "clock"]
     timed["log"] = np.log(timed["time_us"])
     arm = [*names, "setting"]
     usual = timed.groupby(arm, sort=False)["log"].transform("median")

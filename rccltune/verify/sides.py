@@ -6,19 +6,16 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from rccltune.measure.instrument import beside_plugin
 from rccltune.measure.site import Site
 from rccltune.model.errors import VerificationError
 from rccltune.model.vocabulary import Collective, format_span
-from rccltune.rules.reader import read_rules
-from rccltune.session import files
 from rccltune.verify.executed import Executed
 
 if TYPE_CHECKING:
     import pandas as pd
-
-RULES_FILE: Final = "rules.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,34 +47,25 @@ def beyond(needs: Iterable[tuple[str, str]], site: Site) -> tuple[tuple[str, str
     return tuple(pair for pair in needs if pair not in site.environment)
 
 
-def folder_of(text: str, session: Path, under: Iterable[str]) -> tuple[Path, Path]:
-    """Where a verification of a rule file lies, and the file that ranks read there.
+def bare(text: str) -> str:
+    """A rule file without what is said to people: it is the same with its proof and without."""
+    return "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
 
-    Without what is said to people: a file is the same with its proof and without.
+
+def digest_of(rules: str, under: Iterable[str]) -> str:
+    """Twelve letters by which the calls of a rule file are told from those of others.
 
     Args:
-        text: of the file.
-        session: folder of the session's verifications.
-        under: what else times depend on: the library, its variables, what runs beside the calls.
+        rules: of the file, bare.
+        under: what else times depend on: the library and its variables.
     """
-    bare = "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
-    told = bare + "".join(f"# {one}\n" for one in under)
-    folder = session / hashlib.sha256(told.encode()).hexdigest()[:12]
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write_atomically(folder / RULES_FILE, bare)
-    return folder, (folder / RULES_FILE).resolve()
+    told = rules + "".join(f"# {one}\n" for one in under)
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 def variables_for(site: Site, rules: Path) -> list[tuple[str, str]]:
-    """What makes the plugin read a rule file in every rank."""
-    told = [("NCCL_TUNER_CONFIG_FILE", str(rules))]
-    placement = dict(read_rules(rules.read_bytes()).requires).get("placement")
-    if placement is not None:
-        told.append(("RCCLTUNE_PLACEMENT", placement))
-    if site.node is not None and site.fingerprint.mode is not None:
-        # There is no device that could say its mode.
-        told.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
-    return told
+    """What makes the plugin read a rule file in every rank of somebody else's program."""
+    return [("NCCL_TUNER_CONFIG_FILE", str(rules)), *beside_plugin(site)]
 
 
 def wrong_by_itself(collective: str, sizes: Sequence[int], where: Path) -> VerificationError:

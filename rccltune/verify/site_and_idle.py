@@ -1,24 +1,25 @@
-"""The library as the site has it, beside the library with our plugin idle.
+"""The site as it is, beside our plugin idle, where the two ran different things.
 
-Both were measured by the sweep, in processes that took turns: without our plugin, and with it
-answering nothing. Where they are shown to be within 1 % of each other a pair inside a communicator
-stands for the site; elsewhere what they differ by is taken off the rules' gains.
+Both were measured by the sweep in starts that took turns. Elsewhere a pair inside a communicator
+stands for the site; here what the two differ by is taken off the rules' gains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log1p
+from math import log1p
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from rccltune.analyse.noise import Array
 from rccltune.analyse.paired import Estimate, apart, is_equal
 from rccltune.model.settings import BASELINE, SILENT, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.perf import plan, runs
+from rccltune.perf import plan
 from rccltune.perf.samples import by_clock
 from rccltune.verify.verdict import IdleEffect, Ratio
 
@@ -26,43 +27,48 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EQUAL: Final = log1p(0.01)
-# An environment is judged where it is known within this to each side.
-_JUDGED: Final = log1p(0.03)
 
 
 @dataclass(frozen=True)
 class SiteAndIdle:
-    """Log times of both, by replicate.
+    """Log times of both, by start.
 
     Args:
-        site: rows of the sweep's runs that have the site as it is.
-        idle: rows of those with the plugin idle; the same, but where two environments are compared.
+        table: rows of the sweep's runs.
     """
 
-    site: pd.DataFrame
-    idle: pd.DataFrame
+    table: pd.DataFrame
 
-    def between(self, collective: Collective, low: int, high: int) -> Estimate | None:
-        """log(site as it is / plugin idle) in the mean over sizes; None where it is not known.
+    def over(self, collective: Collective, called: Sequence[int]) -> Estimate | None:
+        """log(site as it is / plugin idle) in the mean over sizes; None where they ran the same.
+
+        Between two measured sizes it is what lies between theirs, on a logarithmic axis. A rule may
+        reach from sizes where the two differ to others where they do not.
 
         Args:
             collective: which.
-            low: first size in bytes; the sweep's sizes half an octave beside count too.
-            high: last one.
+            called: sizes in bytes.
         """
-        site, idle = (one.get(collective.value) for one in self._sides)
-        if site is None or idle is None:
+        sides = [one.get(collective.value) for one in self._sides]
+        if any(one is None for one in sides):
             return None
-        shared = site.columns.intersection(idle.columns)
-        nbytes = shared.get_level_values("nbytes")
-        near = shared[(nbytes >= low / 2**0.5) & (nbytes <= high * 2**0.5)]
-        logs = [one[near].dropna().mean(axis=1).to_numpy() for one in (site, idle)]
-        return apart(*logs) if len(near) else None
+        logs = [_by_size(one) for one in sides if one is not None]
+        known = logs[0].columns.intersection(logs[1].columns)
+        is_swept = (self.table["step"] == plan.MEASURE) & (
+            self.table["collective"] == collective.value
+        )
+        swept = np.unique(self.table.loc[is_swept, "nbytes"])
+        weights = _weights(np.asarray(called), swept)[np.isin(swept, known)]
+        if not (weights > 0).any():
+            return None
+        first, second = (one[known].dropna().to_numpy() @ weights for one in logs)
+        return apart(first, second)
 
     @cached_property
     def _sides(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
         """Log times of the site as it is, and of the plugin idle, by collective."""
-        return _by_replicate(_fine(self.site, BASELINE)), _by_replicate(_fine(self.idle, SILENT))
+        site, idle = (_by_start(_in_starts(self.table, one)) for one in (BASELINE, SILENT))
+        return site, idle
 
     def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[IdleEffect]:
         """What the two differ by in each octave of measured sizes."""
@@ -71,7 +77,7 @@ class SiteAndIdle:
             for nbytes in sorted(measured):
                 by_octave.setdefault(nbytes.bit_length(), []).append(nbytes)
             for own in by_octave.values():
-                found = self.between(collective, own[0], own[-1])
+                found = self.over(collective, own)
                 if found is not None:
                     yield IdleEffect(
                         collective=collective,
@@ -82,34 +88,36 @@ class SiteAndIdle:
                     )
 
 
-def _fine(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """Timings of the second pass, or of starts in turns, by the clock that counts."""
+def _in_starts(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """Timings of starts in turns, by the clock that counts."""
     own = table[
-        table["purpose"].isin((runs.FINE, runs.SITE))
+        (table["purpose"] == plan.SITE)
         & (table["step"] == plan.MEASURE)
         & (table["time_us"] > 0)
         & (table["setting"] == str(setting))
     ]
-    is_start = own["purpose"] == runs.SITE
-    has_starts = is_start.groupby([own["collective"], own["nbytes"]]).transform("any")
-    return by_clock(own[is_start | ~has_starts])
+    return by_clock(own)
 
 
-def _by_replicate(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Log times by collective, a row a communicator, a column a size and placement."""
-    plain = rows.assign(
-        log=np.log(rows["time_us"]),
-        replicate=rows["run"].astype(str) + ":" + rows["communicator"].astype(str),
-    )
+def _by_start(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Log times by collective, a row a start, a column a size and placement."""
+    plain = rows.assign(log=np.log(rows["time_us"]))
     return {
         str(name): own.pivot_table(
-            values="log", index="replicate", columns=["placement", "nbytes"], aggfunc="mean"
+            values="log", index="process", columns=["placement", "nbytes"], aggfunc="mean"
         )
         for name, own in plain.groupby("collective", sort=False)
     }
 
 
-def is_judged(one: IdleEffect) -> bool:
-    """Whether an environment is known within 3 % to each side."""
-    half = max(one.ratio.high / one.ratio.ratio, one.ratio.ratio / one.ratio.low)
-    return half <= exp(_JUDGED)
+def _by_size(logs: pd.DataFrame) -> pd.DataFrame:
+    """Means over placements, a column a size, rising."""
+    found: pd.DataFrame = logs.T.groupby(level="nbytes").mean().T
+    return found
+
+
+def _weights(called: npt.NDArray[np.int64], swept: npt.NDArray[np.int64]) -> Array:
+    """What each measured size counts in the mean over called ones."""
+    at, grid = np.log2(called), np.log2(swept)
+    ones = np.eye(len(swept))
+    return np.array([np.interp(at, grid, one).mean() for one in ones])

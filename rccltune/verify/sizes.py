@@ -12,7 +12,7 @@ import numpy as np
 from rccltune.analyse.paired import Estimate, PairedRatios
 from rccltune.model.choice import Judgement
 from rccltune.model.vocabulary import Collective
-from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED
+from rccltune.perf.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
 from rccltune.verify.verdict import Ratio
 
 if TYPE_CHECKING:
@@ -40,10 +40,17 @@ class SizeResult:
 
 
 class PairTable:
-    """Pairs of one collective by the clock that counts: [replicate, placement, size]."""
+    """Pairs of one collective by the clock that counts: [replicate, placement, size].
+
+    Another type than the one that rules were chosen for, bfloat16, stands apart.
+    """
 
     def __init__(self, pairs: pd.DataFrame) -> None:
         """Arrange them."""
+        in_bfloat16 = pairs["dtype"] == BFLOAT16
+        is_beside = in_bfloat16 & (not in_bfloat16.all())
+        self.bfloat16 = _paired(pairs[is_beside]) if is_beside.any() else None
+        pairs = pairs[~is_beside]
         self.pairs = pairs
         one_root, registered = (pairs["clock"] == clock for clock in (ONE_ROOT, REGISTERED))
         self.one_root = _paired(pairs[one_root]) if one_root.any() else None

@@ -89,6 +89,7 @@ class RuleVerdict(Rule):
         loop: the same launched one by one, at a few sizes, of a rule that graphs prove.
         one_root: the same with one root in all calls, which overlap, of broadcast and reduce.
         registered: in graphs whose buffers are registered; of a rule for others why it is one.
+        bfloat16: the same in bfloat16 at its ends and in its middle, of a collective that reduces.
         n_sizes: sizes called.
         n_undecided: of these, sizes at which a loss of 2 % is not excluded.
         clock: graph, loop, or both where sizes of both are in it.
@@ -101,6 +102,7 @@ class RuleVerdict(Rule):
     loop: Ratio | None = None
     one_root: Ratio | None = None
     registered: Ratio | None = None
+    bfloat16: Ratio | None = None
     n_sizes: Whole = 0
     n_undecided: Whole = 0
     clock: Line = ""
@@ -214,5 +216,5 @@ class VerdictFile:
 
 
 def replicates_of(n: int, n_processes: int) -> str:
-    """``16 communicators of 4 starts of all ranks``."""
-    return f"{n} communicators of {n_processes} starts of all ranks"
+    """``16 communicators of 2 starts of all ranks``."""
+    return f"{n} communicators of {n_processes} start{'s' * (n_processes != 1)} of all ranks"

@@ -20,8 +20,6 @@ _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"
 # Folder of rules that are being verified, or were refused; no job looks there.
 CANDIDATES: Final = "candidates"
-# Folder of a verification's launches, with the rule files that they had.
-FOLDER: Final = "verification"
 # The session with LL128 forced that tune makes, in the site's session.
 FORCED_FOLDER: Final = "ll128-forced"
 _RULE_FILE: Final = "rccl_tuner*.csv"

@@ -24,6 +24,7 @@ from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Vendor
+from rccltune.perf.sweep import OngoingSweep
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import count_rules
 from rccltune.rules.emission import requirements_of
@@ -33,6 +34,7 @@ from rccltune.rules.provenance import check_needs
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import read_accepted
 from rccltune.session import files, store
+from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, verdict_store
 from rccltune.verify.communicators import CommunicatorPairs
@@ -48,7 +50,6 @@ from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import beyond
 from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import LeftToLibrary, RuleState
-from rccltune.verify.verdict_store import FOLDER
 
 
 def verify_rules(
@@ -57,6 +58,7 @@ def verify_rules(
     instrument: Instrument,
     *,
     reporter: Reporter,
+    waiting: OngoingSweep | None = None,
 ) -> VerificationResult:
     """Verify a file, narrow it until all that is left stands, and write that.
 
@@ -67,6 +69,8 @@ def verify_rules(
         sweep: as measured.
         instrument: the rank program on this machine.
         reporter: told what is worth telling.
+        waiting: a sweep of the session whose ranks wait for more; who says so lets rccl-tests
+            confirm, when they have ended.
 
     Raises:
         InputFileError: the plugin refuses the file, also as one of another machine, or RCCL would
@@ -85,6 +89,7 @@ def verify_rules(
         session=request.folder,
         needs=beyond(file.needs, instrument.site),
         reporter=reporter,
+        waiting=waiting,
         asked=request.n_communicators,
         dtype_asked=request.dtype,
         timing=request.timing,
@@ -117,7 +122,6 @@ def verify_rules(
         before = before.plus(
             count_rules(of_scale(read_rules(text.encode()), scale)), count_rules(there)
         )
-    own = request.folder / FOLDER
 
     def recording() -> AbstractContextManager[None]:
         if request.keep_losers:
@@ -127,12 +131,16 @@ def verify_rules(
 
     with (
         recording(),
-        files.writing(own, reporter),
+        files.writing(request.folder, reporter),
         signals.interruptible(),
     ):
-        end_leftovers(own, reporter)
-        same_hosts(site, own, reporter=reporter, rules=request.rules)
-        made = _settled(verifying, text, unswept, before)
+        if waiting is None:
+            end_leftovers(request.folder, reporter)
+            same_hosts(site, request.folder, reporter=reporter, rules=request.rules)
+        with sides.measuring.closing() if sides.measuring is not waiting else nullcontext():
+            made = _settled(verifying, text, unswept, before)
+        if waiting is None:
+            bring_up_to_date(request.folder)
     if made.path is None:
         return made
     files.write_atomically(made.path, made.text)
@@ -141,7 +149,25 @@ def verify_rules(
         left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
         files.write_atomically(exports, left)
     store.write_derived(request.folder, name, schema.to_plain(made.file))
-    with recording():
+    return made if waiting is not None else confirm_rules(request, made, site, reporter)
+
+
+def confirm_rules(
+    request: VerifyRequest, made: VerificationResult, site: Site, reporter: Reporter
+) -> VerificationResult:
+    """Let rccl-tests confirm what was verified, where they are asked; and keep what they say.
+
+    Args:
+        request: of the verification.
+        made: what came of it.
+        site: where.
+        reporter: told what is worth telling.
+
+    Raises:
+        VerificationError: they contradict a rule, twice.
+    """
+    name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
+    with verdict_store.keep_failure(request.folder, name, request.rules):
         sentence = _last_word(request, made, reporter)
     if sentence:
         made = replace(made, file=replace(made.file, confirmed=sentence))

@@ -81,4 +81,4 @@ def test_what_cannot_be_verified_is_refused_before_anything_starts(
     Path("mine.csv").write_text(text, encoding="utf-8")
     assert verify() == code
     assert said in capsys.readouterr().err
-    assert not list(SESSION.glob("verification/**/rank-*.csv"))
+    assert not list(SESSION.glob("runs/3"))

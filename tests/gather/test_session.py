@@ -28,7 +28,6 @@ RUN = {
     "library": "/home/ada/project-x/librccl.so.1",
     "argv": ["mpirun", "-H", "node17", "--plugin", "/home/ada/librccl-tuner-rccltune.so"],
     "added": [["NCCL_ALGO", "Tree"], ["MY_TOKEN", "hush"], ["RCCLTUNE_SIM_NODE", "/home/ada/x"]],
-    "communicators": [0, 1],
     "owner": "ada",
 }
 RANK = """\
@@ -124,7 +123,6 @@ def test_what_is_listed_stays_as_it_is(session: Path) -> None:
         "library": "librccl.so.1",
         "argv": ["--plugin", "librccl-tuner-rccltune.so"],
         "added": [["NCCL_ALGO", "Tree"]],
-        "communicators": [0, 1],
     }
     assert json.loads(text(made, "runs/1/ending.json")) == {"exit_code": 0, "words": ""}
     assert json.loads(text(made, "verdict.json")) == {"path": "left-out", "needs": {}}

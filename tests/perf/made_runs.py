@@ -13,14 +13,11 @@ from rccltune.perf import plan, runs
 from rccltune.perf.plan import CollectiveCall, Step
 
 HEAD: Final = runs.COLUMNS
+FIRST: Final = plan.Label(plan.FIRST, 0)
 RUN: Final[Mapping[str, Any]] = {
-    "format": 1,
+    "format": 2,
     "process": "0123456789ab",
-    "purpose": runs.ROUGH,
-    "number_of": 0,
-    "communicators": [0],
     "plugin": True,
-    "said": True,
     "n_nodes": 1,
     "n_ranks": 2,
     "rank_placement": "node",
@@ -85,6 +82,7 @@ def make(
     done: Sequence[int] | None = None,
     remarks: Sequence[str] = (),
     ending: Mapping[str, Any] | None = None,
+    label: plan.Label = FIRST,
     **file: object,
 ) -> Path:
     """A run of two ranks with one communicator.
@@ -97,11 +95,12 @@ def make(
         done: rows that each rank has; all where None.
         remarks: of each rank.
         ending: what ending.json says beside a good end; {} for a good one, None for none.
+        label: of its communicator.
         file: what run.json says otherwise.
     """
     own = session / runs.FOLDER / str(number)
     own.mkdir(parents=True)
-    text = plan.plan_text([steps])
+    text = plan.plan_text({label: steps})
     (own / runs.PLAN_FILE).write_text(text)
     (own / runs.RUN_FILE).write_text(json.dumps({**RUN, **file}))
     placed = plan.read_plan(text, "plan.txt")

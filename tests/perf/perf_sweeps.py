@@ -93,8 +93,8 @@ class Ground:
             time.sleep(0.05)
         return not self.marked()
 
-    def until_rows(self, n: int, session: str = "s", run_number: int = 1) -> None:
-        """Wait until rank 0 of a run has written so many rows."""
+    def until_rows(self, n: int, session: str = "s", run_number: int = 2) -> None:
+        """Wait until rank 0 of a run has written so many rows; the second is the one that times."""
         path = self.folder / session / "runs" / str(run_number) / "rank-0.csv"
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import Told, as_asked, call, make, step
+from made_runs import FIRST, Told, as_asked, call, make, step
 
 from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, SILENT, Role, Scale, Setting
+from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.perf import passes, plan, rows, runs
 from rccltune.perf.passes import SweepScope
-from rccltune.perf.plan import Step
+from rccltune.perf.plan import Label, Step
 from rccltune.verify import pairs
 
 MIB = 1 << 20
@@ -35,7 +35,13 @@ def wanted(**more: object) -> SweepScope:
 
 def steps_of(units: list[passes.RunPlan]) -> list[Step]:
     """Of all communicators."""
-    return [one for unit in units for steps in unit.communicators for one in steps]
+    return [one for unit in units for steps in unit.communicators.values() for one in steps]
+
+
+def the_one(units: list[passes.RunPlan]) -> tuple[Step, ...]:
+    """Steps of the only communicator of the only unit."""
+    ((steps,),) = (unit.communicators.values() for unit in units)
+    return steps
 
 
 def test_a_plan_is_read_as_it_was_written() -> None:
@@ -46,28 +52,29 @@ def test_a_plan_is_read_as_it_was_written() -> None:
         step("measure", "ring/ll128", clock="loop"),
     ]
     second = [step("measure", "tree/simple/16", 2 * MIB, "graph")]
-    text = plan.plan_text([first, second])
+    text = plan.plan_text({FIRST: first, Label("verify", 3, "0123456789ab"): second})
     assert text.splitlines() == [
         "plan 2 2097152",
-        "communicator",
+        "communicator first:0",
         "answer nothing",
         "check all_reduce float sum out 1024 -",
         "answer ring/ll128",
         "check all_reduce float sum out 1024 -",
-        "measure all_reduce float sum out 1024 loop 2000 20 300000",
-        "communicator",
+        "measure all_reduce float sum out 1024 loop 1000 12 300000",
+        "communicator verify/0123456789ab:3",
         "answer tree/simple/16",
-        "measure all_reduce float sum out 2097152 graph 2000 20 300000",
+        "measure all_reduce float sum out 2097152 graph 1000 12 300000",
     ]
     read = plan.read_plan(text, "plan.txt")
     assert [one.line for one in read] == [2, 4, 6, 7, 8, 10]
     assert [one.step for one in read if one.step] == [*first, *second]
     assert [one.communicator for one in read] == [0, 0, 0, 0, 1, 1]
+    assert read[-1].label == Label("verify", 3, "0123456789ab")
 
 
 def test_the_baseline_answers_nothing() -> None:
     """Its processes have no plugin, which would refuse to be told."""
-    assert "answer" not in plan.plan_text([[step("measure", "baseline", clock="loop")]])
+    assert "answer" not in plan.plan_text({FIRST: [step("measure", "baseline", clock="loop")]})
 
 
 @pytest.mark.parametrize(
@@ -76,13 +83,15 @@ def test_the_baseline_answers_nothing() -> None:
         "measure all_reduce",
         "jump 3",
         "answer ring",
+        "communicator",
+        "communicator second",
         "check x float sum out 8 -",
     ],
 )
 def test_a_plan_that_is_none_is_told_with_its_line(line: str) -> None:
     """As a session that came by mail may have."""
     with pytest.raises(OutputError) as caught:
-        plan.read_plan(f"plan 2 1024\ncommunicator\n{line}\n", "p")
+        plan.read_plan(f"plan 2 1024\ncommunicator first:0\n{line}\n", "p")
     assert caught.value.where == "p:3"
 
 
@@ -103,7 +112,7 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
         *passes.plan_loops(every, table),
         *passes.plan_second_pass(every, None),
     ]
-    text = plan.plan_text([steps for unit in units for steps in unit.communicators])
+    text = "\n".join(plan.plan_text(unit.communicators) for unit in units)
     assert "ring/ll128/8" in text
     assert "pat/simple" in text
     assert "nvls" not in text
@@ -116,11 +125,11 @@ def test_nvls_and_collnet_are_never_planned_by_us() -> None:
 def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() -> None:
     """One communicator with our plugin; what is idle first at each size."""
     (unit,) = passes.plan_first_pass(wanted())
-    ((*steps,),) = unit.communicators
+    steps = the_one([unit])
     kinds = [one.kind if one.clock == "" else one.clock for one in steps]
-    assert [kind for kind, _ in itertools.groupby(kinds)] == ["check", "loop", "graph"]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == ["call", "check", "loop", "graph"]
     assert unit.plugin
-    assert {one.setting for one in steps[: len(steps) // 3]} >= {SILENT}
+    assert {one.setting for one in steps if one.kind == "call"} == {SILENT}
     first = next(one for one in steps if one.clock == "loop")
     assert (first.setting, first.call.nbytes) == (SILENT, 4 * MIB)
     clocks = {(one.call.nbytes, one.clock) for one in steps if one.clock}
@@ -137,37 +146,41 @@ def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() ->
 @pytest.mark.parametrize(("most", "checked"), [(None, 3), (4 * MIB, 2), (0, 0)])
 def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> None:
     """Simulated ranks share a memory, and the real library's kernels do not run there."""
-    (unit,) = passes.plan_first_pass(wanted(checked_up_to=most))
-    kinds = {one.call.nbytes: one.kind for one in unit.communicators[0] if not one.clock}
+    scope = wanted(checked_up_to=most)
+    steps = the_one(passes.plan_first_pass(scope))
+    called = [one for one in steps if not one.clock and one.call in set(scope.calls())]
+    kinds = {one.call.nbytes: one.kind for one in called}
     assert list(kinds.values()) == ["check"] * checked + ["call"] * (3 - checked)
 
 
 @pytest.mark.parametrize("timing", ["loop", "graph"])
 def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
     """Each size once."""
-    (unit,) = passes.plan_first_pass(wanted(timing=timing))
-    assert {one.clock for one in unit.communicators[0] if one.clock} == {timing}
+    steps = the_one(passes.plan_first_pass(wanted(timing=timing)))
+    assert {one.clock for one in steps if one.clock} == {timing}
 
 
-@pytest.mark.parametrize(("n", "shape"), [(4, [4]), (1, [1]), (5, [3, 2])])
-def test_the_second_pass_takes_turns(n: int, shape: list[int]) -> None:
-    """The library as it is and with our plugin alternate; so many communicators of each."""
-    units = passes.plan_second_pass(wanted(n_communicators=n), None)
-    assert [one.plugin for one in units] == [False, True] * len(shape)
-    assert [len(one.communicators) for one in units if one.plugin] == shape
-    assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
-    for unit in units:
-        for steps in unit.communicators:
-            clocks = [one.clock for one in steps if one.clock]
-            assert clocks == sorted(clocks, reverse=True)
+def test_in_the_second_pass_each_setting_is_timed_between_idle_ones() -> None:
+    """So that each is compared with its neighbours in time; loops before graphs."""
+    (unit,) = passes.plan_second_pass(wanted(n_communicators=5), None)
+    assert unit.plugin
+    assert [str(one) for one in unit.communicators] == [f"second:{n}" for n in range(5)]
+    for steps in unit.communicators.values():
+        clocks = [one.clock for one in steps]
+        assert clocks == sorted(clocks, reverse=True)
+        for _, own in itertools.groupby(steps, key=lambda one: (one.clock, one.call)):
+            settings = [one.setting for one in own]
+            assert len(settings) > 1
+            assert set(settings[::2]) == {SILENT}
+            assert SILENT not in settings[1::2]
 
 
 def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_path: Path) -> None:
     """Of the sizes at which they did alone; what a start adds no communicator shows."""
     sizes = (1024, MIB)
     scope = wanted(sizes={Collective.ALL_REDUCE: sizes}, placements=(Placement.OUT_OF_PLACE,))
-    (first,) = passes.plan_first_pass(scope)
-    called = passes.plan_second_pass(scope, None)[0].communicators[0]
+    first = the_one(passes.plan_first_pass(scope))
+    called = the_one(passes.plan_asked(scope))
 
     def ran(word: str, at: int) -> Told:
         def told(one: Step, rank: int) -> dict[str, Any]:
@@ -177,13 +190,12 @@ def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_pat
 
         return told
 
-    make(tmp_path, first.communicators[0], ending={})
+    make(tmp_path, first, ending={})
     make(
         tmp_path,
         called,
         number=2,
         plugin=False,
-        purpose="fine",
         told=ran("tree/ll/8", MIB),
         ending={},
     )
@@ -192,27 +204,31 @@ def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_pat
     units = passes.plan_site(scope, table)
     assert [one.plugin for one in units] == [False, True, True, False] * 4
     assert [len(one.communicators) for one in units] == [1] * 16
+    assert all(one.is_alone for one in units)
     assert {one.call.nbytes for one in steps_of(units)} == {MIB}
     assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
     settings = {one.setting for one in steps_of(units[1:2])}
     assert SILENT in settings
     assert len(settings) > 1
     # The same setting with the same channels is the same kernels: nothing is to be timed.
-    make(tmp_path / "same", first.communicators[0], ending={})
-    make(tmp_path / "same", called, number=2, plugin=False, purpose="fine", ending={})
+    make(tmp_path / "same", first, ending={})
+    make(tmp_path / "same", called, number=2, plugin=False, ending={})
     assert passes.plan_site(scope, rows.rows_of_runs(runs.read_runs(tmp_path / "same"))) == []
     assert passes.plan_site(scope, None) == []
 
 
-def test_the_library_as_it_is_says_what_it_runs_before_it_is_timed() -> None:
-    """Once for each call, in the first communicator of the first process without the plugin."""
-    units = passes.plan_second_pass(wanted(n_communicators=5), None)
-    told = [[step for step in one.communicators[0] if not step.clock] for one in units]
-    assert [bool(steps) for steps in told] == [True, False, False, False]
-    first = units[0].communicators[0]
-    assert first[: len(told[0])] == tuple(told[0])
-    assert {one.kind for one in told[0]} == {"call"}
-    assert {one.call for one in told[0]} == {one.call for one in first if one.clock}
+def test_the_library_as_it_is_says_what_it_runs_and_is_not_timed() -> None:
+    """In a start of its own, at four sizes an octave; with our plugin idle the same sizes are asked."""
+    scope = wanted(sizes={Collective.ALL_REDUCE: (16384, 32768)})
+    (unit,) = passes.plan_asked(scope)
+    steps = the_one([unit])
+    assert not unit.plugin
+    assert {(one.kind, one.setting) for one in steps} == {("call", BASELINE)}
+    asked = [one.call.nbytes for one in steps]
+    assert asked == [16384, 19456, 23552, 27648, 32768]
+    first = the_one(passes.plan_first_pass(scope))
+    silent = {one.call.nbytes for one in first if one.setting == SILENT and not one.clock}
+    assert silent == set(asked)
 
 
 def test_collectives_that_no_tuner_is_asked_for_have_no_settings() -> None:
@@ -231,7 +247,7 @@ def test_sizes_are_multiples_of_what_can_be_called() -> None:
 
 def test_steps_are_equal_whatever_effort_they_take() -> None:
     """So that a session goes on where another release would measure longer."""
-    rough = Step("measure", SILENT, call(), "loop", plan.ROUGH)
+    rough = Step("measure", SILENT, call(), "loop", plan.QUICK)
     assert rough == Step("measure", SILENT, call(), "loop", plan.FINE)
     assert rough.line != Step("measure", SILENT, call(), "loop", plan.FINE).line
 
@@ -266,11 +282,11 @@ def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_
             quiet_from=quiet_from,
         )
         clocks: dict[str, set[int]] = {}
-        for steps in (one for unit in pairs.units(calls, 8) for one in unit.communicators):
+        for steps in pairs.unit(calls, 8, "0123456789ab", "").communicators.values():
             assert [one.clock == "registered" for one in steps] == sorted(
                 one.clock == "registered" for one in steps
             )
-            for one in steps:
+            for one in (one for one in steps if one.call.dtype == "float"):
                 clocks.setdefault(one.clock, set()).add(one.call.nbytes)
         assert ("registered" in clocks) is (registers and timing == "auto")
         if registers and timing == "auto":
@@ -281,6 +297,31 @@ def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_
             assert {512, 1024} <= clocks["loop"]
         elif timing == "auto":
             assert min(clocks["graph"]) == 512
+
+
+def test_rules_that_reduce_are_verified_in_bfloat16_too() -> None:
+    """At their ends and in their middle; what is only copied has no type."""
+    names = (Collective.ALL_REDUCE, Collective.ALL_GATHER)
+    rules = [
+        Rule(collective=one, min_nbytes=MIB, max_nbytes=16 * MIB, setting=Setting.parse("ring/ll"))
+        for one in names
+    ]
+    scale = Scale(n_nodes=1, n_ranks=2)
+    for dtype, expected in (("float", {MIB, 4 * MIB, 16 * MIB}), ("bfloat16", set())):
+        calls = pairs.VerificationCalls(
+            sizes=tuple(pairs.sizes_of(rules, one, (), (), scale) for one in names),
+            placements=(Placement.OUT_OF_PLACE,),
+            dtype=dtype,
+            op="sum",
+        )
+        unit = pairs.unit(calls, 2, "0123456789ab", "")
+        for number, steps in enumerate(unit.communicators.values()):
+            other = [one for one in steps if one.call.dtype != dtype]
+            assert {one.call.nbytes for one in other} == expected
+            assert {one.call.collective for one in other} <= {Collective.ALL_REDUCE}
+            timed = [one.setting for one in other if one.kind == "measure"]
+            turn = [SILENT, RULES] if number == 0 else [RULES, SILENT]
+            assert timed == turn * len(expected)
 
 
 def test_rooted_collectives_are_verified_with_one_root_too() -> None:
@@ -296,15 +337,19 @@ def test_rooted_collectives_are_verified_with_one_root_too() -> None:
         dtype="float",
         op="sum",
     )
-    for unit in pairs.units(calls, 8):
-        for steps in unit.communicators:
+    for unit in [pairs.unit(calls, 8, "0123456789ab", "")]:
+        for label, steps in unit.communicators.items():
             timed = [one for one in steps if one.kind == "measure"]
             overlapping = [one for one in timed if one.clock == "one-root"]
             assert {one.call.collective for one in overlapping} == {Collective.REDUCE}
-            turned = {one.call for one in timed if one.call.collective is Collective.REDUCE}
+            turned = {
+                one.call
+                for one in timed
+                if one.call.collective is Collective.REDUCE and one.call.dtype == "float"
+            }
             assert {one.call for one in overlapping} == turned
             assert [one.clock == "graph" for one in timed] == sorted(
                 one.clock == "graph" for one in timed
             )
-            text = plan.plan_text([steps])
+            text = plan.plan_text({label: steps})
             assert [one.step for one in plan.read_plan(text, "plan.txt") if one.step] == list(steps)

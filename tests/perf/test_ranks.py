@@ -15,7 +15,7 @@ from rccltune.model.errors import LaunchError, MachineError, RccltuneError, Sess
 from rccltune.model.failure import Failure
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.perf import failures, rank_program, runs
-from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest, RunRequest
+from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest
 
 # What the lent machines and their jobs have (law 11), and what chooses.
 SITE = {
@@ -44,21 +44,13 @@ LIBRARY = LibraryUnderTest(file=Path("/opt/rocm/lib/librccl.so.1"))
 GROUND = LaunchSetup(library=LIBRARY, place=PLACE, launcher=Launcher())
 
 
-def order(*, plugin: bool) -> RunRequest:
-    """One communicator."""
-    return RunRequest(
-        purpose=runs.ROUGH,
-        number_of=0,
-        communicators=(0,),
-        plugin=plugin,
-        said=plugin,
-    )
+FOLDER = Path("/s/runs/1")
 
 
 def seen(*, plugin: bool, ground: LaunchSetup = GROUND) -> dict[str, str]:
     """What every rank sees."""
     site = {**SITE, **CHOOSING, "NCCL_COMM_ID": "127.0.0.1:9999"}
-    made = rank_program.environment_of(ground, order(plugin=plugin), site, "word")
+    made = rank_program.environment_of(ground, FOLDER, site, "word", with_plugin=plugin)
     return dict(made.variables)
 
 
@@ -73,7 +65,9 @@ def test_what_belongs_to_the_site_reaches_every_rank(*, plugin: bool) -> None:
 
 def test_what_chooses_is_cleared_with_our_plugin_and_kept_in_the_baseline() -> None:
     """The baseline is the site as it is."""
-    assert CHOOSING.keys().isdisjoint(seen(plugin=True))
+    found = seen(plugin=True)
+    assert found.pop("NCCL_TUNER_CONFIG_FILE") == "/s/runs/1/rules.csv"
+    assert CHOOSING.keys().isdisjoint(found)
     assert CHOOSING.items() <= seen(plugin=False).items()
 
 
@@ -90,22 +84,21 @@ def test_the_environment_of_the_session_is_in_both() -> None:
 
 def command(ground: LaunchSetup, *, plugin: bool = True) -> list[str]:
     """The command line."""
-    made = rank_program.environment_of(ground, order(plugin=plugin), SITE, "word")
+    made = rank_program.environment_of(ground, FOLDER, SITE, "word", with_plugin=plugin)
     try:
-        return list(rank_program.argv_of(ground, order(plugin=plugin), Path("/s/runs/1"), made)[0])
+        return list(rank_program.argv_of(ground, FOLDER, made, with_plugin=plugin)[0])
     except MachineError as error:
         pytest.skip(str(error))
 
 
 def test_on_one_node_the_program_starts_its_ranks() -> None:
-    """With the plugin and the library's log, or without both."""
+    """With the plugin or without."""
     words = command(GROUND)
     assert words[1:3] == ["--start", "8"]
     assert "--plugin" in words
-    assert "--said" in words
     assert "--runtime" not in words
     bare = command(GROUND, plugin=False)
-    assert {"--plugin", "--said"}.isdisjoint(bare)
+    assert "--plugin" not in bare
 
 
 def test_a_launcher_takes_every_variable_along() -> None:
@@ -126,8 +119,8 @@ def test_a_launcher_takes_every_variable_along() -> None:
 def test_a_host_that_plays_several_tells_each_rank_which(tmp_path: Path) -> None:
     """The real library tells simulated hosts apart by a variable of each rank."""
     ground = replace(GROUND, host_ids=("a", "a", "b", "b"))
-    made = rank_program.environment_of(ground, order(plugin=False), SITE, "word")
-    argv, _ = rank_program.argv_of(ground, order(plugin=False), tmp_path, made)
+    made = rank_program.environment_of(ground, tmp_path, SITE, "word", with_plugin=False)
+    argv, _ = rank_program.argv_of(ground, tmp_path, made, with_plugin=False)
     lines = (tmp_path / "start.sh").read_text().splitlines()
     assert argv[:2] == ("/bin/sh", str(tmp_path / "start.sh"))
     assert [line.split()[0] for line in lines[1:5]] == ["NCCL_HOSTID=a"] * 2 + ["NCCL_HOSTID=b"] * 2
@@ -163,14 +156,13 @@ def test_what_no_setting_is_to_blame_for_stops(
         ({"exit_code": 137}, False, Failure.KILLED),
         ({"exit_code": None, "signal": 9}, False, Failure.KILLED),
         ({"exit_code": None, "timed_out": True}, True, Failure.HANG),
-        ({"exit_code": None, "timed_out": True}, False, None),
         ({"exit_code": 0}, False, Failure.CRASH),
     ],
 )
 def test_the_step_in_flight_is_to_blame(
-    tmp_path: Path, ending: dict[str, Any], failure: Failure | None, *, stalled: bool
+    tmp_path: Path, ending: dict[str, Any], failure: Failure, *, stalled: bool
 ) -> None:
-    """Its setting, for its collective; nobody is where the time was over."""
+    """Its setting, for its collective."""
     steps = [step("check", "silent"), step("check", "ring/ll"), step("check", "tree/ll")]
     remarks = ["failed 6 ncclAllReduce: unhandled error"]
     own = make(tmp_path, steps, done=[3, 2], remarks=remarks if ending["exit_code"] else [])
@@ -180,8 +172,7 @@ def test_the_step_in_flight_is_to_blame(
     end = failures.end_of_run(runs.read_run(own), ended, stalled=stalled)
     assert end.failure is failure
     assert end.line == 6
-    if failure is not None:
-        assert (str(end.setting), str(end.collective)) == ("ring/ll", "Collective.ALL_REDUCE")
+    assert (str(end.setting), str(end.collective)) == ("ring/ll", "Collective.ALL_REDUCE")
     if ending["exit_code"]:
         assert end.words == "ncclAllReduce: unhandled error"
     if stalled:

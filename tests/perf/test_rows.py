@@ -12,7 +12,7 @@ from made_runs import HEAD, as_asked, make, step
 
 from rccltune.model.errors import OutputError
 from rccltune.perf import rows, runs, sweep
-from rccltune.perf.plan import Step
+from rccltune.perf.plan import Label, Step
 
 STEPS = [
     *(step("check", name) for name in ("silent", "ring/ll", "tree/simple/4")),
@@ -47,7 +47,7 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     last = table.iloc[-1]
     assert (last["time_us"], last["slowest_us"], last["calls"]) == (11.0, 12.0, 10)
     assert (last["setting"], last["clock"], last["nbytes"]) == ("tree/simple/4", "graph", 1024)
-    assert (last["run"], last["purpose"]) == (1, "rough")
+    assert (last["run"], last["purpose"]) == (1, "first")
     check = table.iloc[2]
     assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
     assert states(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "good")
@@ -124,7 +124,7 @@ def test_channels_that_were_asked_for_must_have_run(tmp_path: Path) -> None:
 def test_what_ran_may_be_told_by_another_run(tmp_path: Path) -> None:
     """The log is on in the first pass alone."""
     make(tmp_path, STEPS[:3], told=answering(), ending={})
-    make(tmp_path, STEPS[3:], number=2, told=answering(), ending={}, purpose=runs.FINE)
+    make(tmp_path, STEPS[3:], number=2, told=answering(), ending={}, label=Label("second", 0))
     assert set(states(tmp_path).values()) == {"good"}
 
 

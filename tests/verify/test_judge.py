@@ -56,6 +56,7 @@ def drawn(
     said = cells["nbytes"].map({nbytes: answers(nbytes) for nbytes in GRID})
     return cells.assign(
         collective="all_reduce",
+        dtype="float",
         clock=clock,
         replicate=cells["replicate"].astype(str),
         library_us=10.0,
@@ -214,6 +215,7 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
             "purpose": "verify",
             "setting": "silent",
             "collective": "all_reduce",
+            "dtype": "float",
             "placement": "out-of-place",
             "nbytes": [64 * KIB, 64 * KIB, MIB, MIB],
             "clock": "graph",

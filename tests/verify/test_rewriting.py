@@ -39,6 +39,7 @@ def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") ->
         loop=None,
         one_root=None,
         registered=None,
+        bfloat16=None,
         n_sizes=2,
         n_undecided=0,
         clock="graph",

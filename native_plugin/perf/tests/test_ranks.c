@@ -156,7 +156,9 @@ static void check_rows(void)
         CHECK(lines_with(name, "# done") == 1 && lines_with(name, "# version 22809") == 1);
         CHECK(lines_with(name, "line,communicator,step,") == 1);
         CHECK(lines_with(name, "2,0,communicator,") == 1);
-        CHECK(lines_with(name, "3,0,call,4096,0,,1,,,,,,,,,,") == 1);
+        /* The library's log, of rank 0 alone, names nothing. */
+        const char *call = rank == 0 ? "3,0,call,4096,0,,1,,,,,,,?,,," : "3,0,call,4096,0,,1,,,,,,,,,,";
+        CHECK(lines_with(name, call) == 1);
         CHECK(lines_with(name, "4,0,measure,4096,") == 1);
         CHECK(lines_with(name, "5,0,measure,") == 1); /* 3 ranks: 4096 is rounded down */
         CHECK(lines_with(name, "6,1,communicator,") == 1);
@@ -181,7 +183,6 @@ static void check_environment(void)
         CHECK(lines_with(name, "# variable NCCL_SOCKET_IFNAME=lo") == 1);
         CHECK(!has(name, "NCCL_GRAPH_REGISTER"));
         CHECK(!has(name, "NCCL_COMM_ID") && !has(name, "NCCL_TUNER_PLUGIN"));
-        CHECK(!has(name, "NCCL_DEBUG"));
         CHECK(has(name, "NCCL_SEEN_ID=id of "));
     }
     set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_CONF=1", "NCCL_GRAPH_REGISTER=1", NULL);

@@ -78,14 +78,24 @@ int main(void)
     /* What the library takes where nobody sets them: the environment keeps its entries. */
     CHECK(strcmp(getenv("NCCL_DEBUG_SUBSYS"), "INIT,BOOTSTRAP,ENV") == 0);
     CHECK(*getenv("NCCL_DEBUG_FILE") == '\0');
-    tuning_log_read(read, sizeof read);
-    CHECK(*read == '\0');
     CHECK(tuning_log_stop(count_resets) && n_resets == 1); /* once */
+    tuning_log_resume(NULL); /* a library that cannot: it stays off */
+    CHECK(strcmp(getenv("NCCL_DEBUG"), "WARN") == 0);
+    tuning_log_resume(count_resets);
+    CHECK(n_resets == 2);
+    CHECK(strcmp(getenv("NCCL_DEBUG"), "INFO") == 0);
+    CHECK(strcmp(getenv("NCCL_DEBUG_FILE"), log_path) != 0); /* what was said before stays */
+    tuning_log_resume(count_resets);
+    CHECK(n_resets == 2); /* once */
+    tuning_log_skip();
+    tuning_log_read(read, sizeof read);
+    CHECK(strcmp(read, "?") == 0);
+    CHECK(tuning_log_stop(count_resets) && n_resets == 3);
     tuning_log_start(folder, 3);
     entries = environ;
     tuning_log_read(read, sizeof read);
     CHECK(*read == '\0'); /* rank 0 alone tells */
-    CHECK(tuning_log_stop(count_resets) && n_resets == 2);
+    CHECK(tuning_log_stop(count_resets) && n_resets == 4);
     unlink(log_path);
     rmdir(folder);
     return check_result();
