@@ -54,7 +54,24 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
     Args:
         samples: as ``samples.csv`` has them (:mod:`rccltune.session.sample_table`).
     """
-    return without_rough(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
+    good = without_rough(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
+    return _with_site(good)
+
+
+def _with_site(good: pd.DataFrame) -> pd.DataFrame:
+    """Samples with those of the idle plugin as the baseline's too, where the site was not timed.
+
+    A sweep times it only where the two said that they ran different things.
+    """
+    is_idle = good["setting"] == IDLE
+    if not is_idle.any():
+        return good
+    cell = good.groupby(_AT_A_SIZE, observed=True, sort=False).ngroup()
+    has_baseline = (good["setting"] == BASELINE).groupby(cell).transform("any")
+    copies = good[is_idle & ~has_baseline].assign(setting=BASELINE, role=BASELINE)
+    plain = good.assign(setting=good["setting"].astype(object))
+    found: pd.DataFrame = pd.concat([plain, copies], ignore_index=True)
+    return found
 
 
 def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
