@@ -13,21 +13,12 @@ from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
-from rccltune.model.choice import NOTHING_SELECTABLE, Zone
+from rccltune.model.choice import NOTHING_SELECTABLE, UnselectableSetting, Zone
 from rccltune.model.settings import Role, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
 
 # (collective, setting) by their names.
 Named: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class NotSelectable:
-    """A measured setting that no rule can name."""
-
-    row: int
-    setting: Setting
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Candidates:
     target: Target
     grid: TimeGrid
     gains: SettingGains
-    not_selectable: list[NotSelectable]
+    not_selectable: list[UnselectableSetting]
     baseline_left_out: str | None = None
 
     @classmethod
@@ -63,7 +54,7 @@ class Candidates:
             options: how to choose.
         """
         target = target_of([grid.target[name] for name in TARGET])
-        not_selectable: list[NotSelectable] = []
+        not_selectable: list[UnselectableSetting] = []
         taken: dict[Setting, int] = {}
         for row, word in enumerate(grid.candidates):
             setting = Setting.parse(word)
@@ -75,7 +66,9 @@ class Candidates:
             if reason is None:
                 taken[setting] = row
             else:
-                not_selectable.append(NotSelectable(row, setting, reason))
+                not_selectable.append(
+                    UnselectableSetting(target=target, setting=setting, reason=reason)
+                )
         own = options.own.get(target, {})
         settings = sorted(taken, key=_setting_order)
         gains = SettingGains(

@@ -139,13 +139,9 @@ def _choice_of(candidates: Sequence[Candidates], options: ChoiceOptions) -> Choi
 
 def _left_out(candidates: Candidates) -> Iterable[UnselectableSetting]:
     """Settings that no rule can name, with how often each would have won."""
-    for not_selectable in candidates.not_selectable:
-        yield UnselectableSetting(
-            target=candidates.target,
-            setting=not_selectable.setting,
-            reason=not_selectable.reason,
-            n_fastest=_n_fastest(candidates, not_selectable.row),
-        )
+    rows = {Setting.parse(word): row for row, word in enumerate(candidates.grid.candidates)}
+    for one in candidates.not_selectable:
+        yield replace(one, n_fastest=_n_fastest(candidates, rows[one.setting]))
 
 
 def _n_fastest(candidates: Candidates, row: int) -> int:

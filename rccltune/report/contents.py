@@ -16,6 +16,7 @@ from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.perf import plan, runs
+from rccltune.rules.documents import rule_of
 from rccltune.rules.exports import say_moved
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
@@ -245,26 +246,17 @@ def _unwritten(zones: Iterable[Zone]) -> RuleFileOfSession:
     """The rules of a choice that no file has: its verification failed, or it went to stdout."""
     rules = tuple(
         DeliveredRule(
-            rule=rule, gain=gain_of_rule(None, zone), verdict=None, zone=zone, fallback=False
+            rule=rule_of(zone, zone.setting),
+            gain=gain_of_rule(None, zone),
+            verdict=None,
+            zone=zone,
+            fallback=False,
         )
         for zone in zones
-        if (rule := _as_rule(zone)) is not None
+        if zone.setting is not None
     )
     nothing = RuleFile(rules=(), findings=())
     return RuleFileOfSession(name="", path=None, file=nothing, rules=rules, verification=None)
-
-
-def _as_rule(zone: Zone) -> Rule | None:
-    if zone.setting is None:
-        return None
-    return Rule(
-        collective=zone.target.collective,
-        min_nbytes=zone.min_nbytes,
-        max_nbytes=zone.max_nbytes,
-        setting=zone.setting,
-        n_nodes=zone.target.scale.n_nodes,
-        n_ranks=zone.target.scale.n_ranks,
-    )
 
 
 def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Ratio | None:

@@ -154,35 +154,27 @@ def count_rules(rules: Sequence[Rule]) -> RuleCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoRule:
-    """Sizes for which we deliberately say nothing, and why."""
-
-    min_nbytes: int
-    max_nbytes: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """The rules of one collective at one scale.
 
     Attributes:
-        entries: rules and gaps by size; together they cover 0 to 2^63-1.
-        evidence: comments for each entry, one a line.
-        fallbacks: rules for hosts where an entry's setting is not selectable.
-        doubts: a comment for each fallback, empty where repeats prove its gain.
+        zones: by size; together they cover 0 to 2^63-1.
+        fallbacks: rules for hosts where a zone's setting is not selectable.
     """
 
-    target: Target
-    entries: tuple[Rule | NoRule, ...]
-    evidence: tuple[str, ...]
+    zones: tuple[Zone, ...]
     fallbacks: tuple[Rule, ...]
-    doubts: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> Target:
+        """Collective, scale and placement of ranks."""
+        return self.zones[0].target
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """Its rules in file order."""
-        return (*(one for one in self.entries if isinstance(one, Rule)), *self.fallbacks)
+        own = (rule_of(zone, zone.setting) for zone in self.zones if zone.setting is not None)
+        return (*own, *self.fallbacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,16 +218,9 @@ def _order(target: Target) -> tuple[int, int, int, str]:
     )
 
 
-def _section(zones: Sequence[Zone]) -> Section:
+def _section(zones: tuple[Zone, ...]) -> Section:
     _check_cover(zones)
-    fallbacks = _fallbacks(zones)
-    return Section(
-        target=zones[0].target,
-        entries=tuple(_entry(zone) for zone in zones),
-        evidence=tuple(_evidence(zone) for zone in zones),
-        fallbacks=fallbacks,
-        doubts=tuple(_fallback_doubt(rule, zones) for rule in fallbacks),
-    )
+    return Section(zones=zones, fallbacks=_fallbacks(zones))
 
 
 def _check_cover(zones: Sequence[Zone]) -> None:
@@ -255,15 +240,8 @@ def _check_cover(zones: Sequence[Zone]) -> None:
         )
 
 
-def _entry(zone: Zone) -> Rule | NoRule:
-    if zone.setting is None:
-        return NoRule(
-            min_nbytes=zone.min_nbytes, max_nbytes=zone.max_nbytes, reason=zone.reason or ""
-        )
-    return _rule(zone, zone.setting, fallback=False)
-
-
-def _rule(zone: Zone, setting: Setting, *, fallback: bool) -> Rule:
+def rule_of(zone: Zone, setting: Setting, *, fallback: bool = False) -> Rule:
+    """The rule that chooses a setting for the sizes of a zone."""
     return Rule(
         collective=zone.target.collective,
         min_nbytes=zone.min_nbytes,
@@ -281,7 +259,7 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
     for zone in zones:
         if zone.fallback is None:
             continue
-        rule = _rule(zone, zone.fallback, fallback=True)
+        rule = rule_of(zone, zone.fallback, fallback=True)
         last = merged[-1] if merged else None
         if last and last.setting == rule.setting and last.max_nbytes + 1 == rule.min_nbytes:
             merged[-1] = replace(last, max_nbytes=rule.max_nbytes)
@@ -290,8 +268,8 @@ def _fallbacks(zones: Sequence[Zone]) -> tuple[Rule, ...]:
     return tuple(merged)
 
 
-def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
-    """Comment on the first unproven one of the zones that a fallback stands behind."""
+def fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
+    """Comment on the first unproven one of the zones that a fallback stands behind; or empty."""
     mine = [
         zone.behind
         for zone in zones
@@ -301,13 +279,9 @@ def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
     return "" if doubted is None else f"fallback {_doubt(doubted)[0]}"
 
 
-def _evidence(zone: Zone) -> str:
-    if zone.setting is None:
-        return ""
-    parts = [_seen(zone)]
-    if zone.restores:
-        parts.append(RESTORES)
-    return "\n".join([*parts, *_doubt(zone)])
+def evidence_lines(zone: Zone) -> list[str]:
+    """Comments on what a zone's choice rests on."""
+    return [_seen(zone), *([RESTORES] if zone.restores else []), *_doubt(zone)]
 
 
 def _seen(zone: Zone) -> str:

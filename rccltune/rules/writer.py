@@ -20,7 +20,13 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
-from rccltune.rules.documents import NoRule, RuleDocument, Section
+from rccltune.rules.documents import (
+    RuleDocument,
+    Section,
+    evidence_lines,
+    fallback_doubt,
+    rule_of,
+)
 from rccltune.rules.line_format import comment, framed
 from rccltune.session.files import write_atomically
 
@@ -54,20 +60,20 @@ def _section(section: Section) -> Iterator[str]:
         f"{target.collective.value}, {target.scale}"
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
     )
-    for entry, evidence in zip(section.entries, section.evidence, strict=True):
-        if isinstance(entry, NoRule):
+    for zone in section.zones:
+        if zone.setting is None:
             # The reader of this line is a program too: one line.
-            yield line_format.hole(entry.min_nbytes, entry.max_nbytes, entry.reason)
+            yield line_format.hole(zone.min_nbytes, zone.max_nbytes, zone.reason or "")
         else:
-            for text in evidence.splitlines():
+            for text in evidence_lines(zone):
                 yield from _comment(text)
-            yield rule_line(entry)
+            yield rule_line(rule_of(zone, zone.setting))
     if section.fallbacks:
         yield from _comment(
             "reached only where the setting above is not selectable (LL128 not enabled):"
         )
-        for rule, doubt in zip(section.fallbacks, section.doubts, strict=True):
-            yield from _comment(doubt)
+        for rule in section.fallbacks:
+            yield from _comment(fallback_doubt(rule, section.zones))
             yield rule_line(rule)
 
 
