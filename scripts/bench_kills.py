@@ -22,8 +22,8 @@ from pathlib import Path
 from bench_gpus import OPEN_MPI, agreement, devices, rules_of
 from machine import SAFETY, machine
 
-# The runs of a sweep's first and second pass, and of the verification, as they appear.
-PHASES = {"first pass": "runs/1", "second pass": "runs/3", "verification": "verification/*/runs/1"}
+# What the plan says of the communicators of each phase, as they are made.
+PHASES = {"first pass": "first:", "second pass": "second:", "verification": "verify/"}
 PROGRAM = "rccltune-perf"
 WITHIN_S = 10.0
 LIMIT_S = 300.0
@@ -40,11 +40,11 @@ def main() -> int:
     whole = options.output / "undisturbed"
     command_of(options, whole).wait(LIMIT_S)
     reference, bad = rules_of(whole)[1], 0
-    for phase, pattern in PHASES.items():
+    for phase, word in PHASES.items():
         for victim in ("rank", "rccltune"):
             session = options.output / f"{phase}-{victim}".replace(" ", "-")
             shutil.rmtree(session, ignore_errors=True)
-            code, n_left = disturbed(options, session, pattern, victim)
+            code, n_left = disturbed(options, session, word, victim)
             again = command_of(options, session).wait(LIMIT_S)
             both, other = agreement([reference, rules_of(session)[1]])
             bad += bool(n_left or again or other)
@@ -71,12 +71,12 @@ def command_of(options: argparse.Namespace, session: Path) -> subprocess.Popen[b
 
 
 def disturbed(
-    options: argparse.Namespace, session: Path, pattern: str, victim: str
+    options: argparse.Namespace, session: Path, word: str, victim: str
 ) -> tuple[int, int]:
     """The exit code of a tune in which one process was killed, and how many ranks it left."""
     running = command_of(options, session)
     deadline = time.monotonic() + LIMIT_S
-    while not list(session.glob(pattern)) or not ranks_of(session):
+    while not has_begun(session, word) or not ranks_of(session):
         if running.poll() is not None or time.monotonic() > deadline:
             sys.exit(f"{session}: the phase was not seen")
         time.sleep(0.05)
@@ -93,6 +93,12 @@ def disturbed(
     while ranks_of(session) and time.monotonic() < until:
         time.sleep(0.2)
     return code, len(ranks_of(session))
+
+
+def has_begun(session: Path, word: str) -> bool:
+    """Whether a communicator for it was asked for."""
+    plans = session.glob("runs/*/plan.txt")
+    return any(f"communicator {word}" in plan.read_text() for plan in plans)
 
 
 def ranks_of(session: Path) -> list[int]:

@@ -142,7 +142,7 @@ def test_an_unverified_gain_is_what_the_choice_says(
 ) -> None:
     """Each rule's mean is a level line at the number of choice.json."""
     said = json.loads((sessions("holes") / "choice.json").read_text())
-    wanted = [1 + z["gain"]["value"] for z in said["zones"] if z["setting"]]
+    wanted = [z["gain"]["value"] for z in said["zones"] if z["setting"]]
     figure = drawn("gain", tables("holes"))
     assert figure is not None
     [axes] = figure.axes
