@@ -80,6 +80,7 @@ def _plain_answer(answer: SizeAnswer) -> dict[str, Any]:
         "min_bytes": answer.min_nbytes,
         "max_bytes": answer.max_nbytes,
         "sizes": answer.n_sizes,
+        "channels": answer.channels,
         "answer": answer.kind.value,
         "text": answer.text,
         "remedy": answer.remedy,
@@ -142,12 +143,24 @@ def _over(one: SizeAnswer, other: SizeAnswer) -> SizeAnswer:
 
 
 def _name(answer: SizeAnswer) -> str:
-    return answer.collective.value if answer.collective else "any collective"
+    nameless = "any collective" if answer.min_nbytes is None else "a collective not named"
+    return answer.collective.value if answer.collective else nameless
 
 
 def _lines(answer: SizeAnswer) -> list[str]:
     remedy = [f"      > {_sentence(answer.remedy)}"] if answer.remedy else []
-    return [f"  {_range(answer):<22} {answer.kind.value}: {answer.text}", *remedy]
+    return [f"  {_range(answer):<22} {answer.kind.value}: {answer.text}{_on(answer)}", *remedy]
+
+
+def _on(answer: SizeAnswer) -> str:
+    """The channels that a rule's calls ran on; beside the answer, which has those asked for."""
+    if answer.channels is None or answer.kind.value not in _RULED:
+        return ""
+    first, last = answer.channels
+    return f", on {first if first == last else f'{first} to {last}'} channel{'s'[: last != 1]}"
+
+
+_RULED = ("rule hit", "ran as the rule would", "overwritten after the tuner")
 
 
 def _range(answer: SizeAnswer) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from rccltune.logs.file_kinds import FileKind, kind_of
-from rccltune.logs.wrappers import unwrapped
+from rccltune.logs.wrappers import labelled, unwrapped
 from rccltune.model.errors import OutputError, reason_of
 
 # Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
@@ -106,6 +106,11 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
         OutputError: a byte that no text has, or the disk fails.
     """
     return unwrapped(_lines(stream, name))
+
+
+def labelled_lines_of(stream: BinaryIO, name: str) -> Iterator[tuple[bytes, bytes]]:
+    """Lines, each behind what wraps it; for arguments and errors see :func:`lines_of`."""
+    return labelled(_lines(stream, name))
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:

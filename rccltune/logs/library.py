@@ -23,11 +23,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from rccltune.logs.messages import known_lines
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 
-# "   AllReduce |     5.1/   0.0 |     9.8/   8.1 | …": Tree and Ring with the protocols come first.
-MODEL_ROW: Final = r" *(\w+) \|((?: *[\d.]+/ *[\d.]+ \|){6})"
 # host:pid:tid [device], and before most levels a file with its line, a function, or a time.
 LOG_HEAD: Final = r"([^\s:]+):(\d+):\d+ \[-?\d+\] (?:\S+ ){0,2}NCCL "
 # ATTN is NCCL's from 2.32.3 on: between WARN and INFO (src/debug.cc).
@@ -87,7 +86,7 @@ def without_bandwidth(cells: str) -> frozenset[Setting]:
     """Cells of a model's row that cannot be chosen: those with a bandwidth of 0.
 
     Args:
-        cells: the second group of :data:`MODEL_ROW`.
+        cells: of a row, Tree and Ring with the protocols first.
     """
     widths = zip(_MODELLED, _BANDWIDTH.findall(cells), strict=True)
     return frozenset(setting for setting, width in widths if not width.strip("0."))
@@ -104,22 +103,12 @@ OUR_TUNER: Final = "plugin rccltune"
 
 
 def tuner_of(log: str) -> str:
-    """Name the tuner that a library used, from its INFO log.
-
-    Sources: RCCL 2.28.3 and NCCL 2.30.7, 2.32.6 ``src/plugin/tuner.cc``,
-    ``src/plugin/plugin_open.cc``, RCCL's ``src/plugin/tuner/csv_tuner.cc``, NCCL 2.21.5 to 2.27.7
-    ``src/misc/tuner.cc`` and ``src/plugin/tuner/tuner_v4.cc``; a log of RCCL 2.27.7.
-    """
-    for pattern, said in (
-        (r"Using built-in CSV tuner, config: (\S+)", "built-in table {}"),
-        (r"TUNER/CsvTuner: Loaded \d+ tuning configurations from (\S+)", "built-in table {}"),
-        (r"TUNER/Plugin: Using (\S+) \(v\d+\)", "plugin {}"),
-        (r"TUNER/Plugin: Using tuner plugin (\S+)", "plugin {}"),
-        (r"Successfully loaded external tuner plugin (\S+)", "plugin {}"),
-    ):
-        match = re.search(pattern, log)
-        if match is not None:
-            return said.format(match[1])
+    """Name the tuner that a library used, from its INFO log."""
+    for tells, kind in (("table", "built-in table"), ("using", "plugin"), ("opened", "plugin")):
+        for line in known_lines():
+            match = line.pattern.search(log) if line.tells == tells and line.word in log else None
+            if match is not None:
+                return f"{kind} {match['name']}"
     # From 2.32.3 on NCCL says that it refuses a plugin at a level that logs have without INFO.
     refused = re.search(r"NCCL ATTN External tuner plugin \S+ is unsupported", log)
     return "none" if refused is not None or "NCCL INFO" in log else "unknown"

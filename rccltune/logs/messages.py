@@ -59,6 +59,37 @@ def reason_in(text: str) -> PluginReason | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLine:
+    """A line of a library or of a tuner.
+
+    Attributes:
+        tells: the fact.
+        word: stands in every such line.
+        pattern: its groups are the fact's parts.
+        means: what a remark says; groups of the pattern in braces.
+        remedy: likewise.
+        release: where not all have it.
+        source: file of the library or plugin that prints it.
+    """
+
+    tells: str
+    word: str
+    pattern: re.Pattern[str]
+    source: str
+    means: str = ""
+    remedy: str | None = None
+    release: str = ""
+
+
+@cache
+def known_lines() -> tuple[KnownLine, ...]:
+    """All known lines; the first whose pattern is found in a line counts."""
+    return tuple(
+        KnownLine(**{**one, "pattern": re.compile(one["pattern"])}) for one in _table()["lines"]
+    )
+
+
 @cache
 def _failures() -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple((re.compile(one["pattern"]), one["means"]) for one in _table()["failures"])

@@ -63,6 +63,24 @@ def unwrapped(lines: Iterable[bytes]) -> Iterator[bytes]:
     Args:
         lines: of a file, with their line ends.
     """
+    text, forms = _text_and_forms(lines)
+    for form in forms:
+        text = map(partial(_without, form), text)
+    return text
+
+
+def labelled(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """What wraps each line, and the line; for the argument see :func:`unwrapped`."""
+    text, forms = _text_and_forms(lines)
+    for line in text:
+        rest = line
+        for form in forms:
+            rest = _without(form, rest)
+        yield line[: len(line) - len(rest)], rest
+
+
+def _text_and_forms(lines: Iterable[bytes]) -> tuple[Iterator[bytes], list[re.Pattern[bytes]]]:
+    """Lines of text out of JSON and without colours, and the forms that wrap them."""
     lines = iter(lines)
     first = list(islice(lines, _FIRST_LINES))
     if _text_of(first[0] if first else b"") is not None:
@@ -71,13 +89,12 @@ def unwrapped(lines: Iterable[bytes]) -> Iterator[bytes]:
     if any(b"\x1b" in line for line in first):
         first = [_ANSI.sub(b"", line) for line in first]
         lines = (_ANSI.sub(b"", line) for line in lines)
-    for _ in range(_DEPTH):
-        form = _form_of(first)
-        if form is None:
-            break
-        without = partial(_without, form)
-        first, lines = list(map(without, first)), map(without, lines)
-    return chain(first, lines)
+    forms: list[re.Pattern[bytes]] = []
+    rest = first
+    while len(forms) < _DEPTH and (form := _form_of(rest)) is not None:
+        forms.append(form)
+        rest = [_without(form, line) for line in rest]
+    return chain(first, lines), forms
 
 
 def _form_of(lines: Iterable[bytes]) -> re.Pattern[bytes] | None:

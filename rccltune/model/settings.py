@@ -96,6 +96,13 @@ class Scale:
         return f"{ranks} on {self.n_nodes} node{'s' if self.n_nodes > 1 else ''}"
 
 
+def why_never(n_nodes: int | None, n_ranks: int | None) -> str | None:
+    """Why no communicator can have such numbers, each None for any; None where one can."""
+    if n_nodes is None or n_ranks is None or n_ranks >= n_nodes:
+        return None
+    return f"{n_ranks} ranks cannot be on {n_nodes} nodes, so that no call can match; swapped?"
+
+
 class Role(Enum):
     """Role of a timing: who chose the setting that ran."""
 

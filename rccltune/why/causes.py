@@ -91,6 +91,7 @@ def known_to_answer(job: JobLogs) -> Iterator[bool]:
     yield bool(job.recorded)
     yield bool(job.started)
     yield job.table_applied
+    yield bool(job.loaded)
     for loading, name in job.loading:
         yield loading is TunerLoading.TABLE or (loading is TunerLoading.USING and is_ours(name))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rccltune.model.settings import Setting
@@ -11,7 +11,9 @@ from rccltune.model.vocabulary import Collective
 from rccltune.why.records import (
     MAX_SCALES,
     MAX_WORDS,
+    NOWHERE,
     BoundedCounts,
+    Call,
     CommunicatorScale,
     JobLogs,
     Key,
@@ -19,9 +21,10 @@ from rccltune.why.records import (
     PluginStart,
     SizeRecord,
     SummaryTotals,
-    TunerLoading,
 )
 
+# Collective, bytes, and whether these are a rank's share of them.
+_Choice = tuple[Collective | None, int, bool]
 # A job of varying sizes may ask of millions; the first ones tell what goes wrong.
 MAX_KEYS: Final = 65536
 
@@ -34,8 +37,9 @@ class LogCollector:
         self.job = JobLogs()
         # Where the line stands that is read now.
         self.place = ""
-        # Releases before 2.23 name no collective where they say what they chose.
-        self._nameless: dict[tuple[CommunicatorScale, int], Counter[Setting | None]] = {}
+        # Choices whose collective or communicator nothing names yet, and releases before 2.23 never
+        # name: the collective, its bytes, whether these are a rank's share.
+        self._unplaced: dict[tuple[CommunicatorScale, _Choice], SizeRecord] = {}
 
     def show(self, fact: str, text: str) -> None:
         """A line shows a fact; the first one is kept."""
@@ -86,11 +90,40 @@ class LogCollector:
         if where in self.job.stuck or len(self.job.stuck) < MAX_SCALES:
             self.job.stuck.setdefault(where, BoundedCounts()).see(stuck)
 
-    def nameless(self, where: CommunicatorScale, nbytes: int, ran: Setting | None) -> None:
-        """A choice was made at a size, for a collective that is not named."""
-        if (where, nbytes) in self._nameless or len(self._nameless) < MAX_KEYS:
-            self._nameless.setdefault((where, nbytes), Counter())[ran] += 1
-            self.job.tuning.add(where)
+    def ran(
+        self,
+        where: CommunicatorScale,
+        choice: _Choice,
+        ran: Setting | None,
+        n_channels: int | None,
+        text: str,
+    ) -> None:
+        """A library chose a setting: None where it has no name today."""
+        collective, nbytes, is_share = choice
+        total = total_of(collective, nbytes, where.n_ranks) if is_share and collective else nbytes
+        self.job.tuning.add(where)
+        self.show("choice", text)
+        if where is not NOWHERE and collective is not None and total is not None:
+            record = self.at(where, collective, total)
+        elif (where, choice) in self._unplaced or len(self._unplaced) < MAX_KEYS:
+            record = self._unplaced.setdefault((where, choice), SizeRecord())
+        else:
+            self.job.dropped += 1
+            return
+        record.ran[ran] += 1
+        record.shown = record.shown or self.told(text)
+        if n_channels is not None:
+            record.n_channels.add(n_channels)
+
+    def chose(self, call: Call, rank: str, setting: Setting | None, text: str) -> None:
+        """A rank of a known communicator took a setting for a call."""
+        choices = self.job.choices
+        if call in choices or len(choices) < MAX_KEYS:
+            mine = choices.setdefault(call, {})
+            if rank in mine or len(mine) < MAX_WORDS:
+                told = mine.setdefault(rank, {})
+                if setting not in told and len(told) < MAX_WORDS:
+                    told[setting] = self.told(text)
 
     def finish(self, nodes: Mapping[int, int]) -> JobLogs:
         """All files were read: put together what was said in parts.
@@ -98,16 +131,30 @@ class LogCollector:
         Args:
             nodes: number of nodes by number of ranks, where nothing else says it.
         """
-        _drop_torn(self.job)
         self._widen(nodes)
-        for (where, nbytes), counted in self._nameless.items():
+        for (where, choice), record in self._unplaced.items():
+            self._place(where, choice, record)
+        return self.job
+
+    def _place(self, where: CommunicatorScale, choice: _Choice, record: SizeRecord) -> None:
+        """Put a choice where it must be from, if the whole job has but one such place."""
+        collective, nbytes, is_share = choice
+        if collective is None:
             mine = {key for key in self.job.seen if key[2] == nbytes and _fits(key[0], where)}
             names = {key[1] for key in mine} or {key[1] for key in self.job.seen}
-            if len(names) == 1:
-                at = mine.pop()[0] if mine else where
-                self.at(at, names.pop(), nbytes).ran.update(counted)
-                self.job.tuning.add(at)
-        return self.job
+            collective = names.pop() if len(names) == 1 else None
+            where = mine.pop()[0] if mine and collective else where
+        if where is NOWHERE or where.n_ranks is None:
+            scales = {one for one in self.job.scales if (one.n_ranks or 0) > 1}
+            whole = {one for one in scales if one.n_nodes is not None} or scales
+            where = whole.pop() if len(whole) == 1 else where
+        self.job.tuning.add(where)
+        if collective is None:
+            _merge(self.job.nameless.setdefault((where, nbytes), SizeRecord()), record)
+            return
+        total = total_of(collective, nbytes, where.n_ranks) if is_share else nbytes
+        # Without the number of ranks it stays what it is: a rank's own bytes.
+        _merge(self.at(where, collective, nbytes if total is None else total), record)
 
     def _widen(self, nodes: Mapping[int, int]) -> None:
         """Scales of which a part is not known become those that are, where only one fits."""
@@ -156,36 +203,13 @@ def _merge(into: SizeRecord, other: SizeRecord) -> None:
     into.reasons.update(other.reasons)
     into.ran.update(other.ran)
     into.host |= other.host
+    into.n_channels |= other.n_channels
     into.paths |= other.paths
     into.kindred |= other.kindred
     into.called |= other.called
     into.shown = into.shown or other.shown
     if other.offered is not None:
         into.offered = other.offered | (into.offered or frozenset())
-
-
-def _drop_torn(job: JobLogs) -> None:
-    """Take out what another text begins with: it was cut where lines of two ranks met."""
-    for name, values in job.variables.items():
-        job.variables[name] = set(_whole(values))
-    versions = set(_whole(job.versions))
-    for text in [text for text in job.versions if text not in versions]:
-        del job.versions[text]
-    for loading in TunerLoading:
-        names = _whole(name for kind, name in job.loading if kind is loading)
-        for key in [k for k in job.loading if k[0] is loading and k[1] not in names]:
-            del job.loading[key]
-    for counted in job.started.values():
-        texts = _whole(one.text for one in counted)
-        for one in [one for one in counted if one.text and one.text not in texts]:
-            del counted[one]
-
-
-def _whole(texts: Iterable[str]) -> list[str]:
-    texts_seen = list(texts)
-    return [
-        one for one in texts_seen if not any(o != one and o.startswith(one) for o in texts_seen)
-    ]
 
 
 def total_of(collective: Collective, nbytes: int, n_ranks: int | None) -> int | None:

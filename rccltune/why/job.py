@@ -26,19 +26,7 @@ _PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-
 _FEATURES: Final = {"Direct": "direct AllGather", "DDA-IPC": "DDA"}
 # Whatever else a job prints, only lines with one of these are looked at. Searching for each costs
 # less than one expression for all of them, which every line of a gigabyte would be tried against.
-_WANTED: Final = (
-    *(
-        b"NET/OFI",
-        b"rccltune: ",
-        b" rank ",
-        b"set by environment",
-        b"set to /",
-        b"tuner",
-        b"Tuner",
-        b"TUNER",
-    ),
-    *(b"CCL version", b"ccl path", b" |", b"line ", b"no algorithm/protocol"),
-)
+_WANTED: Final = (b"CCL", b"ccl", b"TUNER", b"tuner", b"MSCCL", b" Bytes -> ", b"line ", b" |")
 _MAX_REPEATED: Final = 65536
 # How many rules a file of ours has, which may be none.
 _COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
@@ -113,7 +101,7 @@ def _read(path: Path, library: LibraryLog, own: PluginLines) -> Named | None:
     """Put down what one file says; what a benchmark's table in it names, None without a table."""
     name = str(path)
     with files.open_log(path) as stream:
-        return _read_log(files.lines_of(stream, name), name, library, own)
+        return _read_log(files.labelled_lines_of(stream, name), name, library, own)
 
 
 def _is_rule_file(path: Path) -> bool:
@@ -128,12 +116,12 @@ def _is_rule_file(path: Path) -> bool:
 
 
 def _read_log(
-    lines: Iterable[bytes], name: str, library: LibraryLog, own: PluginLines
+    lines: Iterable[tuple[bytes, bytes]], name: str, library: LibraryLog, own: PluginLines
 ) -> Named | None:
     known: set[bytes] = set()
     named: Named = {}
     table = False
-    for number, raw in enumerate(lines, 1):
+    for number, (label, raw) in enumerate(lines, 1):
         library.at(f"{name}:{number}")
         if b" Bytes -> " in raw or b"opCount " in raw:
             # What a job repeats for hours is looked at once for each writer.
@@ -151,7 +139,7 @@ def _read_log(
         body = raw.decode("utf-8", "replace")
         # The library's messages first: what stands before the plugin's mark may be one of them.
         if MARK in body:
-            own.line(name, body)
+            own.line(name, body, label.decode("utf-8", "replace"))
             body = body.split(MARK)[0]
         if body.strip():
             own.finding(body)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rccltune.logs.messages import plugin_reasons
-from rccltune.model.settings import Setting
+from rccltune.model.settings import why_never
+from rccltune.model.vocabulary import format_size
 from rccltune.why import remedies
 from rccltune.why.causes import DEFAULTS
 from rccltune.why.knowledge import JobKnowledge
 from rccltune.why.records import (
     AnswerKind,
+    CommunicatorScale,
     JobLogs,
     JobRemark,
     SizeAnswer,
@@ -28,6 +29,7 @@ def job_remarks(
     """The library, the files, the variables, and what the files do not say."""
     yield from _about_variables(job, known)
     yield from _about_conditions(job)
+    yield from _about_other_rules(job)
     yield from _about_totals(job)
     yield from _about_library(job, known)
     yield from _about_files(job, known)
@@ -92,10 +94,6 @@ def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
 
 
 _MOST_TOTALS: Final = 8
-_WORD: Final[dict[str, Callable[[Setting], Enum | None]]] = {
-    "NCCL_ALGO": lambda setting: setting.algorithm,
-    "NCCL_PROTO": lambda setting: setting.protocol,
-}
 _LACKING = (TunerLoading.NOT_FOUND, TunerLoading.UNSUPPORTED)
 # The real library over the stand-in HIP runtime reads it (native_plugin/hip/hip.h).
 _STAND_IN: Final = "/simulated/topology.xml"
@@ -112,14 +110,14 @@ _CHOOSERS = (
 def _limited(name: str, value: str, known: JobKnowledge) -> str:
     """Effect of a variable on rules, counted where there is a file."""
     rules = known.file_rules or ()
-    words = [_WORD[name](rule.setting) for rule in rules] if name in _WORD else []
-    if not words:
+    if not rules or name not in ("NCCL_ALGO", "NCCL_PROTO"):
         return "limits what rules can choose"
-    out = sorted({word.value for word in words if word and not admits(value, word.value)})
-    n = sum(word is not None and word.value in out for word in words)
-    if not out:
+    shut = [rule for rule in rules if not admits(name, value, rule.setting, rule.collective)]
+    if not shut:
         return f"limits what the library can choose, though none of the {len(rules)} rules"
-    return f"shuts out {n} of the {len(rules)} rules, those for {', '.join(out)}"
+    words = [one.setting.algorithm if "ALGO" in name else one.setting.protocol for one in shut]
+    out = ", ".join(sorted({word.value for word in words if word}))
+    return f"shuts out {len(shut)} of the {len(rules)} rules, those for {out}"
 
 
 def _about_totals(job: JobLogs) -> Iterator[JobRemark]:
@@ -161,6 +159,30 @@ def _about_conditions(job: JobLogs) -> Iterator[JobRemark]:
         )
 
 
+def _about_other_rules(job: JobLogs) -> Iterator[JobRemark]:
+    """Remarks on what lines mean, and on rules of another tuner that can never match."""
+    for text, remedy in job.said:
+        yield JobRemark(
+            text=f"{text} ({job.shown[text]})" if text in job.shown else text, remedy=remedy
+        )
+    scales = {where for where in job.scales if where.n_nodes is not None}
+    for rule, shown in job.rules.items():
+        why = why_never(*rule.where)
+        if why is None and scales and not any(_serves(rule.where, where) for where in scales):
+            why = f"the job has {', '.join(sorted(map(str, scales)))}"
+        if why is not None:
+            yield JobRemark(
+                text=f"the rule for {rule.collective.value} from {format_size(rule.min_nbytes)} to "
+                f"{format_size(rule.max_nbytes)} ({rule.setting}) is for {rule.where} and never "
+                f"matches: {why} ({shown})",
+                remedy=f"correct its nodes and ranks in {job.table or 'the rule file'}",
+            )
+
+
+def _serves(rule: CommunicatorScale, where: CommunicatorScale) -> bool:
+    return rule.n_nodes in (None, where.n_nodes) and rule.n_ranks in (None, where.n_ranks)
+
+
 def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark]:
     """Remarks on what the files do not say, and how to be told."""
     unknown = any(answer.kind is AnswerKind.UNKNOWN for answer in answers)
@@ -169,6 +191,12 @@ def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark
         yield JobRemark(
             text=f"a benchmark's table is left out: {text}",
             remedy="say what it measured with --collective all_reduce",
+        )
+    if job.torn:
+        yield JobRemark(
+            text=f"{job.torn} lines hold messages of several ranks, cut where they met: only the "
+            "last one of each is read",
+            remedy=remedies.TELL_LIBRARY,
         )
     if not job.tuning and (answered or unknown):
         yield JobRemark(

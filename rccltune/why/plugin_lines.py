@@ -15,7 +15,14 @@ from rccltune.logs.library import collective_named
 from rccltune.logs.messages import plugin_reasons
 from rccltune.model.settings import Setting
 from rccltune.why.collector import LogCollector, read_setting
-from rccltune.why.records import MAX_WORDS, NOWHERE, CommunicatorScale, PluginStart, TunerAnswer
+from rccltune.why.records import (
+    MAX_WORDS,
+    NOWHERE,
+    Call,
+    CommunicatorScale,
+    PluginStart,
+    TunerAnswer,
+)
 
 MARK: Final = "rccltune: "
 _START: Final = re.compile(r"rccltune: comm=(\w+) nodes=(\d+) ranks=(\d+) abi=v(\d+) (.+)")
@@ -41,6 +48,8 @@ _RULE: Final = re.compile(
     r"rccltune: comm=(\w+) rule line=(\d{1,9}) setting=(\S+) channels=(-?\d+) hits=(\d{1,20})\b"
 )
 _ERROR: Final = re.compile(r"rccltune: error: communicator of (\d+) ranks on (\d+) nodes: (.+)")
+# As Open MPI ([1,0]<stdout>:), MPICH ([0] ) and Slurm ( 0: ) name ranks.
+_RANK: Final = re.compile(r"(?:(?<=\d,)|(?<![\w.:-]))\d+(?=\] ?(?:<|$)|: ?$)")
 _UNWRITTEN: Final = re.compile(
     r"rccltune: error: comm=\w+: (\S.*?)\s*$"  # of a record or a log
 )
@@ -55,14 +64,18 @@ class PluginLines:
         """Begin with nothing read."""
         self._evidence = evidence
         self._scales: dict[tuple[str, str], set[CommunicatorScale]] = {}
+        self._rank = ""
 
-    def line(self, source: str, text: str) -> None:
+    def line(self, source: str, text: str, label: str = "") -> None:
         """Take one line.
 
         Args:
             source: who wrote it, as far as that is known: file and rank's label.
             text: with or without anything around it.
+            label: what a launcher put before it.
         """
+        rank = _RANK.search(label)
+        self._rank = f"rank {rank[0]}" if rank else source
         # Torn writes may leave several on a line.
         for piece in text.split(MARK)[1:]:
             self._one(source, MARK + piece.strip())
@@ -140,6 +153,10 @@ class PluginLines:
         host = None if match[6] == "-" else read_setting(match[6])
         if host is not None:
             record.host.add(host)
+        chosen = answer_of(match[4]) or host
+        if chosen is not None and not match[1].startswith("local"):
+            call = Call(match[1], where, collective, int(match[3]))
+            self._evidence.chose(call, self._rank, chosen, match[0])
         if match[7]:
             offered = frozenset() if match[7] == "-" else _cells(match[7])
             record.offered = offered | (record.offered or frozenset())

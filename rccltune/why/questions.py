@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rccltune.why import causes, remedies
+from rccltune.why.differences import calls_that_hang, differences, is_known
 from rccltune.why.records import (
-    ASKED_OF_RANKS,
     EMBEDDED,
-    NOWHERE,
     AnswerKind,
     JobLogs,
     JobQuestion,
@@ -38,7 +37,11 @@ def job_questions(
         answers: what is said of single sizes.
         remarks: what holds for the whole job.
     """
-    five = (_tuner(job), _rules(job), _sizes(job, answers), _overwritten(job, answers), _ranks(job))
+    ranks = _ranks(job)
+    others = (_tuner(job), _rules(job), _sizes(job, answers), _overwritten(job, answers))
+    # What hangs is said first of all.
+    hangs = any(one.kind is AnswerKind.RANKS_DIFFER for one in answers)
+    five = (ranks, *others) if hangs else (*others, ranks)
     remedies_given = [*(one.remedy for one in five), *(one.remedy for one in answers)]
     remedies_given += [one.remedy for one in remarks]
     todo = list(dict.fromkeys(one for one in remedies_given if one))
@@ -122,7 +125,7 @@ def _taken(job: JobLogs, table: str) -> JobQuestion:
     """Answer what the library's own reader made of the file that it took, and of one named."""
     named = sorted(job.variables.get(_FILE, ()))
     ignored = [one for one in named if one != table]
-    shown, remedy = job.shown.get("loading table"), None
+    shown, remedy = job.shown.get("loading table") or job.shown.get("loaded"), None
     if ignored:
         answer = f"{ignored[0]}, which {_FILE} names, was not used: {table} is in force"
         answer += _brought(job)
@@ -135,11 +138,14 @@ def _taken(job: JobLogs, table: str) -> JobQuestion:
         answer = f"{causes.skipped_lines(job)}the other rules of {table} are in force"
         shown, remedy = job.shown["skipped"], causes.correct_lines(job)
     else:
-        answer = f"{table} is in force" + (", the user's file" if named else _brought(job))
+        read = f", {job.loaded[table]} rules" if table in job.loaded else ""
+        answer = f"{table} is in force{read}" + (", the user's file" if named else _brought(job))
     return JobQuestion(title="rules", answer=answer, shown=shown, remedy=remedy)
 
 
 def _brought(job: JobLogs) -> str:
+    if using := _named(job, TunerLoading.USING):
+        return f", read by {using[0]}"
     return ", the library's embedded table" if _is_embedded(job) else ", the library's own file"
 
 
@@ -195,38 +201,23 @@ def _overwritten(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
 
 def _ranks(job: JobLogs) -> JobQuestion:
     """Do ranks differ?"""
-    differing = list(_differences(job))
-    if not differing:
-        return JobQuestion(title="ranks", answer="no difference between ranks is seen")
-    shown = dict.fromkeys(
-        job.shown[key] for _, keys in differing for key in keys if key in job.shown
-    )
+    hanging = list(calls_that_hang(job))
+    differing = list(differences(job))
+    if not differing and not hanging:
+        unknown = job.tuning or job.recorded
+        return JobQuestion(
+            title="ranks",
+            answer="no difference between ranks is seen"
+            if is_known(job) or not unknown
+            else "not known: only one rank's choices are here; every rank's are told by "
+            f"{remedies.LOG}",
+        )
+    shown = [line for _, _, lines in hanging for line in lines]
+    shown += [job.shown[key] for _, keys in differing for key in keys if key in job.shown]
+    texts = [*(reason.text for _, reason, _ in hanging), *(text for text, _ in differing)]
     return JobQuestion(
         title="ranks",
-        answer="; ".join(text for text, _ in differing),
-        shown="\n".join(shown) or None,
-        remedy=remedies.SAME_FILE,
+        answer="; ".join(texts),
+        shown="\n".join(dict.fromkeys(shown)) or None,
+        remedy=hanging[0][1].remedy if hanging else remedies.SAME_FILE,
     )
-
-
-def _differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
-    """Differences, and the names of the lines that show them."""
-    for where, counted in job.started.items():
-        starts = [f"started {one.how} {one.sha256}" for one in counted]
-        hashes = {one.sha256 for one in counted if one.sha256}
-        if len(hashes) > 1:
-            yield f"{len(hashes)} different rule files were read by {where}", starts
-        if len({one.how for one in counted}) > 1 and where is not NOWHERE:
-            yield f"some ranks of {where} have rules and others none", starts
-    for name, values in sorted(job.variables.items()):
-        if len(values) > 1 and name in ASKED_OF_RANKS:
-            known = sorted(values)
-            yield f"{name} differs: {', '.join(known)}", [f"variable {name}={v}" for v in known]
-    using = sorted(set(_named(job, TunerLoading.USING)))
-    if len(using) > 1:
-        text = f"ranks load different tuners: {', '.join(using)}"
-        yield text, [f"using {name}" for name in using]
-    if len(job.versions) > 1:
-        names = sorted(job.versions)
-        text = f"ranks load different libraries: {', '.join(names)}"
-        yield text, [f"version {name}" for name in names]

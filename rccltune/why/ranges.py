@@ -9,6 +9,7 @@ from typing import Final
 
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
+from rccltune.why.differences import calls_that_hang
 from rccltune.why.job_remarks import job_remarks
 from rccltune.why.knowledge import JobKnowledge
 from rccltune.why.questions import job_questions
@@ -22,6 +23,7 @@ from rccltune.why.records import (
     Reason,
     SizeAnswer,
 )
+from rccltune.why.remedies import as_asked
 from rccltune.why.size_answers import SizeAnswers
 
 # Jobs spend most of their time in the first.
@@ -34,6 +36,10 @@ _WEIGHT: Final = (
 )
 
 
+# What ended the job.
+_FIRST: Final = (AnswerKind.RANKS_DIFFER, AnswerKind.STUCK)
+
+
 def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
     """All answers and remarks that the evidence gives.
 
@@ -42,7 +48,7 @@ def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
         known: what other packages know.
     """
     judge = SizeAnswers(job, known)
-    answers = [*_stuck(job), *_by_size(job, judge)]
+    answers = [*_hanging(job), *_stuck(job), *_by_size(job, judge), *_nameless(job)]
     # The summary names rules that were hit: all that is known where single sizes stay open.
     open_scales = {answer.where for answer in answers if answer.kind is AnswerKind.UNKNOWN}
     for where in sorted(open_scales & set(job.hit_rules), key=str):
@@ -61,16 +67,35 @@ def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
     )
 
 
-def _order(answer: SizeAnswer) -> tuple[bool, int, int, int, int]:
+def _order(answer: SizeAnswer) -> tuple[int, int, int, int, int]:
     """Order of answers: what ended the job first, then scale by scale and size by size."""
     where, collective = answer.where, answer.collective
     return (
-        answer.kind is not AnswerKind.STUCK,
+        _FIRST.index(answer.kind) if answer.kind in _FIRST else len(_FIRST),
         where.n_nodes or 0,
         where.n_ranks or 0,
         _WEIGHT.index(collective) if collective in _WEIGHT else len(_WEIGHT),
         answer.min_nbytes or 0,
     )
+
+
+def _hanging(job: JobLogs) -> Iterator[SizeAnswer]:
+    """Calls that ranks of a communicator run differently."""
+    for call, reason, _ in calls_that_hang(job):
+        key: Key = (call.where, call.collective, call.nbytes)
+        yield _answer(call.where, key, (call.nbytes,), reason)
+
+
+def _nameless(job: JobLogs) -> Iterator[SizeAnswer]:
+    """Choices of which no line names the collective."""
+    for (where, nbytes), record in sorted(job.nameless.items(), key=str):
+        took = ", ".join(f"{ran}{as_asked(job, ran)}" for ran in record.ran if ran is not None)
+        reason = Reason(
+            AnswerKind.UNKNOWN,
+            f"a call took {took or 'what has no name here'}; which collective is not told",
+            remedies.TELL_LIBRARY,
+        )
+        yield _answer(where, None, (nbytes,), reason)
 
 
 def _stuck(job: JobLogs) -> Iterator[SizeAnswer]:
@@ -107,9 +132,12 @@ def _by_size(job: JobLogs, judge: SizeAnswers) -> Iterator[SizeAnswer]:
     )
     judged = [(key, judge.at(key)) for key in keys]
     for _, group in groupby(judged, key=lambda one: (one[0][0], one[0][1], one[1])):
-        members = list(group)
-        first, reason = members[0]
-        yield _answer(first[0], first, [key[2] for key, _ in members], reason)
+        members = [key for key, _ in group]
+        ran = {n for key in members for n in job.seen[key].n_channels}
+        answer = _answer(
+            members[0][0], members[0], [key[2] for key in members], judge.at(members[0])
+        )
+        yield replace(answer, channels=(min(ran), max(ran)) if ran else None)
 
 
 def _answer(
@@ -143,7 +171,8 @@ def _by_scale(job: JobLogs, judge: SizeAnswers, known: JobKnowledge) -> Iterator
             yield _answer(where, None, (), _sum(job, where))
         elif not sized and where.n_ranks != 1:
             text = "which sizes were called is not told, nor what was answered"
-            yield _answer(where, None, (), Reason(AnswerKind.UNKNOWN, text, remedies.TELL_PLUGIN))
+            remedy = remedies.TELL_LIBRARY if job.loaded else remedies.TELL_PLUGIN
+            yield _answer(where, None, (), Reason(AnswerKind.UNKNOWN, text, remedy))
 
 
 def _hits(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[SizeAnswer]:

@@ -14,6 +14,7 @@ from rccltune.model.vocabulary import Collective
 class AnswerKind(Enum):
     """The answers; the value is what people and ``--json`` see."""
 
+    RANKS_DIFFER = "ranks differ"
     STUCK = "nothing left to choose"
     HIT = "rule hit"
     AS_RULE = "ran as the rule would"
@@ -59,6 +60,7 @@ class SizeAnswer:
         min_nbytes: smallest size that was seen, None where none was.
         max_nbytes: largest one with the same answer and none between with another.
         n_sizes: how many were seen.
+        channels: the fewest and the most that calls ran on; None where nothing says it.
         remedy: one imperative sentence; None where nothing is to be mended.
     """
 
@@ -70,6 +72,7 @@ class SizeAnswer:
     kind: AnswerKind
     text: str
     remedy: str | None
+    channels: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +134,30 @@ NOWHERE = CommunicatorScale(None, None)
 Key = tuple[CommunicatorScale, Collective, int]
 
 
+class Call(NamedTuple):
+    """A call of one communicator, which all of its ranks must run alike."""
+
+    comm: str
+    where: CommunicatorScale
+    collective: Collective
+    nbytes: int
+
+
 class TunerAnswer(NamedTuple):
     """One answer of a tuner: its setting, None for none, and the rule's line, 0 where unknown."""
 
     setting: Setting | None
     line: int
+
+
+class LoadedRule(NamedTuple):
+    """A rule that another tuner says it read."""
+
+    collective: Collective
+    min_nbytes: int
+    max_nbytes: int
+    setting: Setting
+    where: CommunicatorScale
 
 
 class TypeAndOperation(NamedTuple):
@@ -170,6 +192,7 @@ class SizeRecord:
         offered: cells that could be chosen; None where nobody said.
         host: what the library would have chosen by itself.
         ran: settings that ran; one is None where it has no name today.
+        n_channels: how many channels they ran on.
         paths: ways around the tuner that the log names itself.
         called: the call was made, whether or not a tuner was asked.
         kindred: types and operations of the calls.
@@ -181,6 +204,7 @@ class SizeRecord:
     offered: frozenset[Setting] | None = None
     host: set[Setting] = field(default_factory=set)
     ran: Counter[Setting | None] = field(default_factory=Counter)
+    n_channels: set[int] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
     called: bool = False
     kindred: set[TypeAndOperation] = field(default_factory=set)
@@ -263,6 +287,7 @@ class JobLogs:
 
     Attributes:
         seen: by communicator's scale, collective and size.
+        nameless: by scale and size, choices of which no line names the collective.
         started: by scale; how often the plugin said each.
         totals: by scale, of the plugin's summaries.
         versions: what libraries say of themselves, ``RCCL 2.28.3-…``, with how often.
@@ -291,9 +316,14 @@ class JobLogs:
         skipped: lines of a rule file that the library's own reader passed over: number and reason.
         loaded: how many rules that reader took, by file.
         lost: files that it did not find, or found nothing in.
+        rules: those that another tuner says it read, with the line that says so.
+        said: what else lines mean, with a remedy.
+        choices: by call, what each rank took, with the first line that says so.
+        torn: lines of several messages; only the last one is whole.
     """
 
     seen: dict[Key, SizeRecord] = field(default_factory=dict)
+    nameless: dict[tuple[CommunicatorScale, int], SizeRecord] = field(default_factory=dict)
     started: dict[CommunicatorScale, BoundedCounts[PluginStart]] = field(default_factory=dict)
     totals: dict[CommunicatorScale, SummaryTotals] = field(default_factory=dict)
     versions: BoundedCounts[str] = field(default_factory=BoundedCounts)
@@ -322,11 +352,16 @@ class JobLogs:
     skipped: BoundedCounts[tuple[int, str]] = field(default_factory=BoundedCounts)
     loaded: dict[str, int] = field(default_factory=dict)
     lost: BoundedCounts[str] = field(default_factory=BoundedCounts)
+    rules: dict[LoadedRule, str] = field(default_factory=dict)
+    said: BoundedCounts[tuple[str, str | None]] = field(default_factory=BoundedCounts)
+    choices: dict[Call, dict[str, dict[Setting | None, str]]] = field(default_factory=dict)
+    torn: int = 0
 
     @property
     def table(self) -> str | None:
-        """The file that the library's own reader took; None where it took none."""
-        return next((name for what, name in self.loading if what is TunerLoading.TABLE), None)
+        """The file that another reader than our plugin took; None where none took one."""
+        named = (name for what, name in self.loading if what is TunerLoading.TABLE)
+        return next(named, next(iter(self.loaded), None))
 
     @property
     def table_named(self) -> str:
@@ -345,7 +380,12 @@ class JobLogs:
     def is_empty(self) -> bool:
         """Whether nothing at all was understood."""
         return not (
-            self.seen or self.started or self.versions or self.loading or self.scales
+            self.seen
+            or self.nameless
+            or self.started
+            or self.versions
+            or self.loading
+            or self.scales
         ) and not (self.variables or self.totals or self.stuck)
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from rccltune.logs.environment import allowed_names
 from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Algorithm, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.releases import CHOOSING_FREELY, release_of
 from rccltune.why.knowledge import JobKnowledge, conditions_of
 from rccltune.why.records import (
@@ -86,9 +87,9 @@ TELL_LIBRARY: Final = (
     "run the job with: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING,COLL "
     "NCCL_DEBUG_FILE=/path/nccl.%h.%p"
 )
-_LOG: Final = "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p"
-TELL_PLUGIN: Final = f"run the job with: export {_LOG}"
-TELL_ALL: Final = f"{TELL_LIBRARY} {_LOG}"
+LOG: Final = "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p"
+TELL_PLUGIN: Final = f"run the job with: export {LOG}"
+TELL_ALL: Final = f"{TELL_LIBRARY} {LOG}"
 USE_PLUGIN: Final = 'set on every rank: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"'
 SAME_FILE: Final = (
     "put the same rule file on every host and set: export NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
@@ -187,9 +188,9 @@ def cell_of(setting: Setting) -> Setting:
 
 def _why(setting: Setting, key: Key, job: JobLogs, known: JobKnowledge) -> tuple[str, str | None]:
     """Reason a cell is out, nearest first: the job's variables, the host, the file, RCCL."""
-    for name, word in (("NCCL_ALGO", setting.algorithm), ("NCCL_PROTO", setting.protocol)):
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
         values = job.variables.get(name)
-        if values and word is not None and not any(admits(v, word.value) for v in values):
+        if values and not any(admits(name, value, setting, key[1]) for value in values):
             # What a network plugin set is needed by its fabric.
             remedy = KEEP_SIMPLE if name in job.added else unset(name)
             return f": {name}={'|'.join(sorted(values))} shuts it out", remedy
@@ -225,10 +226,30 @@ def _why_off(setting: Setting, job: JobLogs, *, is_amd: bool) -> tuple[str, str 
     return "", export(switch) if switch else TELL_LIBRARY
 
 
-def admits(value: str, word: str) -> bool:
-    """Whether NCCL_ALGO or NCCL_PROTO leaves a name in; lists for one collective are let pass."""
-    plain = value.split(";", maxsplit=1)[0]
-    if ":" in plain:
-        return True
-    names = {name.strip().lower().replace("_", "") for name in plain.lstrip("^").split(",")}
-    return (word.replace("_", "") in names) != plain.startswith("^")
+_CHOOSING: Final = (
+    (("NCCL_ALGO", "RCCL_OVERRIDE_ALGO"), Algorithm),
+    (("NCCL_PROTO", "RCCL_OVERRIDE_PROTO"), Protocol),
+)
+
+
+def admits(name: str, value: str, setting: Setting, collective: Collective | None) -> bool:
+    """Whether NCCL_ALGO or NCCL_PROTO leaves a setting in; what is not known is let pass."""
+    if name in _CHOOSING[0][0]:
+        algorithms = allowed_names(value, Algorithm, collective)
+        return setting.algorithm is None or algorithms is None or setting.algorithm in algorithms
+    protocols = allowed_names(value, Protocol, collective)
+    return setting.protocol is None or protocols is None or setting.protocol in protocols
+
+
+def as_asked(job: JobLogs, ran: Setting) -> str:
+    """``, as NCCL_PROTO=Simple asks``, where the job's environment leaves nothing else."""
+    asking = [
+        f"{name}={value}"
+        for names, kind in _CHOOSING
+        for name in names
+        for value in sorted(job.variables.get(name, ()))
+        if (left := allowed_names(value, kind, None)) is not None
+        and len(left) == 1
+        and left <= {ran.algorithm, ran.protocol}
+    ]
+    return f", as {' and '.join(asking)} ask{'s'[: len(asking) == 1]}" if asking else ""

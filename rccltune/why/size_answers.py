@@ -22,7 +22,15 @@ from rccltune.why.records import (
     TunerAnswer,
     is_ours,
 )
-from rccltune.why.remedies import bypassed, cell_of, is_offered, not_selectable, tell_rules, unmet
+from rccltune.why.remedies import (
+    as_asked,
+    bypassed,
+    cell_of,
+    is_offered,
+    not_selectable,
+    tell_rules,
+    unmet,
+)
 
 _OVERRIDES: Final = ("RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO")
 
@@ -384,7 +392,8 @@ class SizeAnswers:
         )
 
     def _untold(self, ran: Sequence[Setting]) -> Reason:
-        told = f"{', '.join(map(str, ran))} ran, and " if ran else ""
+        asked = as_asked(self._job, ran[0]) if len(ran) == 1 else ""
+        told = f"{', '.join(map(str, ran))} ran{asked}, and " if ran else ""
         remedy = remedies.TELL_PLUGIN if self._is_loaded() else remedies.TELL_LIBRARY
         if self._known.file_rules is None and self._job.rule_file:
             # What ran, held against what each rule asks for, tells as much without another run.

@@ -294,9 +294,13 @@ def test_ranks_with_different_files(jobs: Jobs) -> None:
     rest = RULES.replace("4095", "8191").replace("4096", "8192")
     other = jobs.run("other", env=jobs.with_plugin(jobs.rules(rest, "b.csv")))
     found = ask(one, other)
-    assert kinds(found) == [AnswerKind.OTHER_FILE]
-    assert "a.csv" in found.answers[0].text
-    assert "b.csv" in found.answers[0].text
+    *hanging, other = found.answers
+    # tree/ll up to 8 KiB in one; LL128, which is shut out, from 4 KiB on in the other.
+    assert [one.kind for one in hanging] == [AnswerKind.RANKS_DIFFER] * len(hanging)
+    assert 4 * KIB in {one.min_nbytes for one in hanging}
+    assert other.kind is AnswerKind.OTHER_FILE
+    assert "a.csv" in other.text
+    assert "b.csv" in other.text
 
 
 @pytest.mark.parametrize(

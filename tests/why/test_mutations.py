@@ -53,6 +53,14 @@ FORMS = {
     + f"{_HEAD}TUNER/Plugin: Plugin name set by env to /x.so\n"
     + f"{_HEAD}TUNER/Plugin: Could not find: /x.so.\n"
     + f"{_HEAD}TUNER/Plugin: Using internal tuner plugin.\n",
+    "other tuners": _INIT
+    + f"{_HEAD}TUNER/Plugin: Using Example (v5)\n"
+    + f"{_HEAD}TUNER/ExamplePlugin: Initializing tuner for 1 nodes, 2 ranks, 1 NVL domains\n"
+    + f"{_HEAD}TUNER/ExamplePlugin: Loaded config: allreduce [0-98304] tree/ll channels=-1 nodes=4 "
+    "ranks=2 pipeOps=any regBuff=any\n"
+    + f"{_HEAD}TUNER/ExamplePlugin: Loaded 1 tuning configurations from t.conf\n"
+    + f"{_HEAD}NCCLX TUNER: matched rule for collType=4 nBytes=4096 (bytesPerRank=* nNodes=*) -> "
+    "algo=0 proto=0 channels=-1\n",
     "stuck": _INIT
     + "node1:100:100 [0] NCCL WARN Error : no algorithm/protocol available for function AllReduce "
     "with datatype ncclFloat32. NCCL_ALGO was set to Tree.\n",

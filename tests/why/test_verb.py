@@ -49,6 +49,7 @@ def test_json_has_every_answer(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -
         "min_bytes": 1024,
         "max_bytes": 2048,
         "sizes": 2,
+        "channels": [1, 1],
         "answer": "rule hit",
         "text": "",
         "remedy": None,
