@@ -72,8 +72,7 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
         if outcome.has_table:
             part = read_log(opened.path, launch)
             if launch.id in out:
-                reasons = part["unusable"].astype(str)
-                reasons = reasons.mask(reasons == "", UnusableReason.QUARANTINED.value)
+                reasons = part["unusable"].map(lambda one: one or UnusableReason.QUARANTINED.value)
                 part["unusable"] = reasons.astype("category")
             parts.append(part)
     measured = runs.read_runs(opened.path)

@@ -67,7 +67,7 @@ def test_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [gpu.get("compute") for gpu in said["gpus"]] == ["DPX", None, "DPX", None]
     assert said["gpus"][1]["asic"] == {"market_name": "AMD Instinct MI300X"}
     # Oldest bindings have no such function.
-    assert "memory" not in said["gpus"][0]
+    assert said["gpus"][0]["memory"] is None
 
 
 def test_setting_takes_partition_0(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,23 +77,6 @@ def test_setting_takes_partition_0(monkeypatch: pytest.MonkeyPatch) -> None:
     said = answer(monkeypatch, bindings, action="set", what="compute", wanted=wanted)
     assert bindings.calls == [("compute", 0, 5), ("compute", 2, 5)]
     assert said["done"] == {"0000:05:00": "ok", "0000:06:00": "ok", "0000:07:00": "not found"}
-
-
-@pytest.mark.parametrize(
-    ("more", "reload"),
-    [
-        ({}, "by the setter"),
-        ({"amdsmi_gpu_driver_reload": lambda: None}, "ok"),
-        ({"amdsmi_gpu_driver_reload": lambda: 1 // 0}, "ZeroDivisionError: "),
-    ],
-)
-def test_a_memory_mode_reloads(
-    monkeypatch: pytest.MonkeyPatch, more: dict[str, object], reload: str
-) -> None:
-    """By a call of its own since 7.0, by the setter before."""
-    request = {"action": "set", "what": "memory", "wanted": {"0000:05:00": "NPS4"}}
-    said = answer(monkeypatch, Bindings(**more), **request)
-    assert said["done"]["reload"].startswith(reload)
 
 
 def test_a_refused_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -22,7 +23,10 @@ def run(verb: click.Command, *arguments: str | Path) -> Result:
 
     Through the group: click keeps what a command called by itself takes for help.
     """
-    return CliRunner().invoke(group, [str(verb.name), *(str(a) for a in arguments)])
+    # Before 8.2 click mixes both streams unless it is told not to.
+    mixes = "mix_stderr" in inspect.signature(CliRunner).parameters
+    runner = CliRunner(mix_stderr=False) if mixes else CliRunner()
+    return runner.invoke(group, [str(verb.name), *(str(a) for a in arguments)])
 
 
 def test_detect_shows_the_node(tmp_path: Path) -> None:
