@@ -100,7 +100,7 @@ def commands() -> list[str]:
     ]
     for name, one in every:
         arguments = (p for p in one.params if isinstance(p, click.Argument))
-        words = ", ".join(f"`{p.make_metavar(_CONTEXT)}`" for p in arguments)
+        words = ", ".join(f"`{w}`" for p in arguments for w in p.get_usage_pieces(_CONTEXT))
         about = f"{purpose(one)} Takes {words}." if words else purpose(one)
         lines += ["", f"## {name}", "", about, "", *_about(one)]
     return lines
