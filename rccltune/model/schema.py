@@ -304,17 +304,21 @@ def json_schema(kind: type) -> dict[str, Any]:
     (reference,) = schema["prefixItems"]
     known = schema["$defs"]
     whole = {**known.pop(reference["$ref"].rpartition("/")[2]), "$defs": known}
-    return typing.cast("dict[str, Any]", _untitled(whole))
+    return typing.cast("dict[str, Any]", _as_of_today(whole))
 
 
-def _untitled(value: object) -> object:
-    """Remove the titles that repeat each name."""
+def _as_of_today(value: object) -> object:
+    """Without titles that repeat each name; what pydantic 2.10 says otherwise, as 2.14 does."""
     if isinstance(value, list):
-        return [_untitled(one) for one in value]
+        return [_as_of_today(one) for one in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if not isinstance(value, dict):
         return value
-    return {
-        key: _untitled(one)
+    # Nothing else is allowed anywhere (_adapter).
+    closed = {"additionalProperties": False} if "properties" in value else {}
+    return closed | {
+        key: _as_of_today(one)
         for key, one in value.items()
         if key != "title" or not isinstance(one, str)
     }

@@ -86,7 +86,7 @@ def test_bad_rules_are_a_third_kind() -> None:
     assert start.arms == ["as-is", *[*there, *reversed(there)] * 3]
     bad = found.gain_of(RunKind.BAD_RULES)
     assert bad is not None
-    assert bad.ratio == pytest.approx(0.5)
+    assert bad.value == pytest.approx(0.5)
 
 
 def test_bad_rules_are_what_the_plugin_reads() -> None:
