@@ -121,7 +121,7 @@ def forced_parts(
         left = allowed_names(variables[name], names, collective, by_name=by_name)
         if left is not None and len(left) == 1:
             return next(iter(left))
-        shut.append((named[-1], frozenset(names) - left if left else frozenset()))  # type: ignore[arg-type]
+        shut.append((named[-1], frozenset(names) - left if left else frozenset()))  # type: ignore[arg-type]  # T is either
         return None
 
     algorithm, protocol = only(ALGORITHM, Algorithm), only(PROTOCOL, Protocol)

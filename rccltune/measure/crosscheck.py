@@ -27,7 +27,7 @@ from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
-from rccltune.model.settings import BASELINE, Role, Setting
+from rccltune.model.settings import BASELINE, SILENT, Role, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.perf import plan, rows
 from rccltune.perf.sweep import SweepProgress
@@ -204,6 +204,11 @@ def ours_of(table: pd.DataFrame) -> pd.DataFrame:
         table: rows of all runs.
     """
     timed = table[(table["step"] == plan.MEASURE) & (table["state"] == rows.GOOD)]
+    # The idle plugin stands for the site where that was not timed.
+    cell = timed.groupby(["collective", "nbytes"], sort=False).ngroup()
+    has_site = (timed["setting"] == str(BASELINE)).groupby(cell).transform("any")
+    stands = (timed["setting"] == str(SILENT)) & ~has_site
+    timed = timed.assign(setting=timed["setting"].mask(stands, str(BASELINE)))
     forced = timed["setting"].map(_is_compared)
     middle = timed[forced].groupby(_CELL, sort=False)["time_us"].median()
     found: pd.DataFrame = middle.rename("ours_us").reset_index()

@@ -15,7 +15,7 @@ from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
 from rccltune.model.choice import GainProof, Zone
-from rccltune.model.settings import Scale, Target
+from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
 
 TARGET = Target(
@@ -80,8 +80,12 @@ def test_a_true_gain_of_a_tenth_is_found(
     hits = 0
     for _ in range(20):
         grid = drawing.draw(like, rng)
-        gaining = {int(one) for one in grid.nbytes[slice(*LARGE)]}
-        hits += any(zone.row == 0 and gaining & set(zone.sizes) for zone in rules(grid))
+        first = Setting.parse(grid.candidates[1])
+        hits += any(
+            zone.setting == first and zone.min_nbytes <= nbytes <= zone.max_nbytes
+            for zone in rules(grid)
+            for nbytes in grid.nbytes[slice(*LARGE)]
+        )
     assert hits >= 18
 
 
