@@ -151,12 +151,15 @@ static bool read_extension(struct parser *parser, const struct text *fields, siz
     bool any_mode = text_is(mode, "") || text_is(mode, "-1");
     if (!any_mode && !mode_parse(mode, true, &rule->only_mode)) {
         note(parser, FINDING_WARNING, "unknown-field",
-             "field 11 '%.*s' is no partition mode; row skipped", shown(mode), mode.at);
+             "partitionMode (field 11) is '%.*s', which is no mode: write cpx, or -1; row skipped",
+             shown(mode), mode.at);
         return false;
     }
     if (!text_is(group, "") && !text_is(group, "-1")) {
         note(parser, FINDING_WARNING, "unknown-field",
-             "field 12 '%.*s' is not understood; row skipped", shown(group), group.at);
+             "localGroup (field 12) is '%.*s', and only -1, any group, is accepted: write -1, or "
+             "leave the field out; row skipped",
+             shown(group), group.at);
         return false;
     }
     return true;

@@ -143,16 +143,18 @@ def _must_be_rules(path: Path) -> None:
     with suppress(OSError):
         form = kind_without_rules(path.read_bytes().decode("utf-8", "replace"))
         if form is not None:
-            is_text = form is FileKind.TEXT
+            lines = "give a file of lines colltype,minbytes,maxbytes,algorithm,…"
+            hints = {
+                FileKind.TEXT: f"{lines}; of a log of measurements {verb_for(form, path)}",
+                FileKind.NCCLX: f"{lines}, with total bytes and numbers of nodes and ranks.",
+                FileKind.GCP: f"{lines}.",
+            }
             raise InputFileError(
                 "this is no rule file: not one of its lines is a rule"
-                if is_text
-                else f"this is no rule file, it is a {form.value}",
+                if form is FileKind.TEXT
+                else f"this is no rule file of RCCL's or NCCL's, it is a {form.value}",
                 where=str(path),
-                hint="give a file of lines colltype,minbytes,maxbytes,algorithm,…; of a log of "
-                f"measurements {verb_for(form, path)}"
-                if is_text
-                else f"{verb_for(form, path)}.",
+                hint=hints.get(form, f"{verb_for(form, path)}."),
             )
 
 
@@ -167,6 +169,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
         "needs": dict(found.file.needs),
         "dead": [rule.line for rule in found.audit.dead],
         "fallback": [rule.line for rule in found.audit.fallbacks],
+        "never_matches": [{"line": line, "reason": why} for line, why in found.unmatched],
         "never_selectable": [{"line": line, "reason": why} for line, why in found.never],
         "never_selectable_on_amd": [
             {"line": line, "reason": why} for line, why in found.never_by_amd
@@ -240,7 +243,11 @@ def _remarks(found: Explanation) -> list[str]:
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
     lines += [f"read otherwise without our plugin: {one}" for one in found.misread]
     lines += [f"without our plugin: {one}" for one in found.beside_lines]
-    lines += [f"dead: line {rule.line} can never be reached" for rule in audit.dead]
+    lines += [f"never matches: line {line}: {why}" for line, why in found.unmatched]
+    lines += [
+        f"dead: line {rule.line} can never be reached: rules above it take all of its sizes"
+        for rule in audit.dead
+    ]
     lines += [
         f"fallback: line {rule.line} is reached only where an earlier rule is not selectable"
         for rule in audit.fallbacks

@@ -21,6 +21,11 @@ _RULE: Final = re.compile(
     r"|coll(?:ective)?_?type\s*,\s*min_?bytes|#@ (?!format)",
     re.IGNORECASE,
 )
+# A row of NCCLX's: an interval, a number or any, where a rule of RCCL's has two numbers.
+_NCCLX_RULE: Final = re.compile(
+    r"(?:allreduce|allgather|reducescatter|broadcast|reduce)\s*,\s*(?:[\[(][^\])]*[\])]|\*|\d+)\s*,"
+    r"\s*(?:tree|ring|collnet_\w+|nvls\w*|pat)\s*,|collective\s*,\s*bytesPerRank\s*,"
+)
 # Column names of the plugin's record, and of samples.csv.
 _RECORD: Final = "collective,nbytes,nranks,nnodes,calls"
 _SAMPLES: Final = "collective,n_nodes,n_ranks,rank_placement,"
@@ -57,6 +62,7 @@ class FileKind(Enum):
     MSCCLPP = "table of mscclpp-test, which times MSCCL++'s kernels and not RCCL's or NCCL's"
 
 
+_ROWS: Final = ((FileKind.RULES, _RULE), (FileKind.NCCLX, _NCCLX_RULE))
 # What only these programs print; the first lines of each are searched for it.
 _FOREIGN: Final = {
     FileKind.OSU: r"^# OSU ",
@@ -94,8 +100,8 @@ def _kind_of_line(line: str) -> FileKind | None:
         return FileKind.RECORD
     if text.startswith(_SAMPLES):
         return FileKind.SAMPLES
-    if _RULE.match(text):
-        return FileKind.RULES
+    if (kind := next((one for one, row in _ROWS if row.match(text)), None)) is not None:
+        return kind
     if is_bandwidths(text):
         return FileKind.DELIMITED
     if not text or text.startswith("#"):

@@ -15,7 +15,7 @@ from rccltune.model import grammar
 from rccltune.model.brief import brief
 from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError
-from rccltune.model.settings import Mode, Scale, Setting, Vendor
+from rccltune.model.settings import Mode, Scale, Setting, Vendor, why_never
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective
 from rccltune.rules import decision, documents
 from rccltune.rules.documents import OrderAudit
@@ -59,6 +59,7 @@ class Explanation:
     """A whole file.
 
     Attributes:
+        unmatched: (line, reason) of rules for numbers that no communicator has.
         never: (line, reason) of rules for cells that the library never offers.
         never_by_amd: where nothing says whose GPUs it is for, the same for RCCL on AMD's.
         placement: where the file is for one placement of ranks only.
@@ -70,6 +71,7 @@ class Explanation:
     file: RuleFile
     audit: OrderAudit
     parts: tuple[ScaleExplanation, ...]
+    unmatched: tuple[tuple[int, str], ...]
     never: tuple[tuple[int, str], ...]
     never_by_amd: tuple[tuple[int, str], ...] = ()
     placement: PlacementUse | None = None
@@ -150,6 +152,11 @@ def explain(
         file=file,
         audit=documents.audit_order(rules),
         parts=parts,
+        unmatched=tuple(
+            (rule.line, why)
+            for rule in rules
+            if rule.line is not None and (why := why_never(rule.n_nodes, rule.n_ranks)) is not None
+        ),
         never=_never(rules, _whose(file, question.mode)),
         never_by_amd=() if _whose(file, question.mode) else _never(rules, Vendor.AMD.value),
         placement=declared,

@@ -373,11 +373,17 @@ class _Reader:
             mode = _mode(mode_text)
             if mode is None:
                 self.warn(
-                    "unknown-field", f"field 11 '{mode_text}' is no partition mode; row skipped"
+                    "unknown-field",
+                    f"partitionMode (field 11) is '{mode_text}', which is no mode: write cpx, or "
+                    "-1; row skipped",
                 )
                 return False, None
         if group not in ("", "-1"):
-            self.warn("unknown-field", f"field 12 '{group}' is not understood; row skipped")
+            self.warn(
+                "unknown-field",
+                f"localGroup (field 12) is '{group}', and only -1, any group, is accepted: write "
+                "-1, or leave the field out; row skipped",
+            )
             return False, None
         return True, mode
 
