@@ -73,6 +73,8 @@ _FOREIGN: Final = {
 }
 # Its first line that is no comment opens a message.
 _TEXTPROTO: Final = re.compile(r"(?:\s*#.*\n|\s*\n)*\s*[a-z]\w*\s*\{\s*\n")
+# A table of rccl-tests or nccl-tests is read wherever it stands, also in an article with others.
+_TESTS: Final = re.compile(r"^#\s+size\s+count\s+type\b", re.MULTILINE)
 _HEAD: Final = 16384
 
 
@@ -87,9 +89,11 @@ def kind_of(head: str) -> FileKind:
         return FileKind.RESULTS if _RESULTS.match(head) else FileKind.RECORDS
     if _TEXTPROTO.match(head) is not None:
         return FileKind.GCP
-    signs = ((kind, re.search(sign, head[:_HEAD], re.MULTILINE)) for kind, sign in _FOREIGN.items())
     known = (_kind_of_line(line) for line in head.splitlines())
-    foreign = next((kind for kind, match in signs if match is not None), None)
+    signs = () if _TESTS.search(head) else _FOREIGN.items()
+    foreign = next(
+        (kind for kind, sign in signs if re.search(sign, head[:_HEAD], re.MULTILINE)), None
+    )
     return foreign or next(filter(None, known), FileKind.TEXT)
 
 

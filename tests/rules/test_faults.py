@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
 from rccltune.cli import run
 
@@ -59,7 +60,7 @@ def test_files_of_other_programs_are_called_what_they_are(
     path = tmp_path / "rules.txt"
     path.write_text(text, encoding="utf-8")
     assert run(["explain", str(path)]) == 3
-    assert said in capsys.readouterr().err
+    assert lacks(capsys.readouterr().err, said) == []
 
 
 def test_ncclxs_json_is_called_what_it_is(faults: Path, capsys: pytest.CaptureFixture[str]) -> None:
