@@ -8,6 +8,7 @@ tests/launch/test_real_launchers.py.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -118,10 +119,11 @@ class OpenMpi(Launcher):
 
     @property
     def environment(self) -> Pairs:
-        """Variables for root: Open MPI refuses root without both."""
+        """Variables for root, whom Open MPI refuses without both, and a home where none is set."""
+        home = () if "HOME" in os.environ else (("HOME", _home()),)
         if os.geteuid() != 0:
-            return ()
-        return (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"))
+            return home
+        return (*home, ("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"))
 
     def carry(
         self, names: Iterable[str], variables: Mapping[str, str]
@@ -363,10 +365,19 @@ def _ask(program: str) -> _LauncherIdentity:
     return _LauncherIdentity(program=program, said=version_text, launcher=None)
 
 
+def _home() -> str:
+    """The user's home as passwd says: Open MPI 5 ends where HOME is unset, as in a service."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return os.sep
+
+
 def _version_text(program: str) -> str:
     # Intel's mpirun starts mpiexec.hydra by name.
     folder = str(Path(program).parent)
-    variables = {**os.environ, "PATH": os.pathsep.join((folder, os.environ.get("PATH", "")))}
+    path = os.pathsep.join((folder, os.environ.get("PATH", "")))
+    variables = {"HOME": _home(), **os.environ, "PATH": path}
     try:
         done = subprocess.run(
             [program, "--version"],

@@ -91,6 +91,18 @@ def test_every_rank_sees_each_variable_as_it_was_set(real: Real, tmp_path: Path,
     assert seen == [f"{AWKWARD}||here"] * 3
 
 
+@pytest.mark.parametrize("name", MPI)
+def test_ranks_start_where_home_is_unset(
+    real: Real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As in a service or a container; Open MPI 5 by itself ends there."""
+    monkeypatch.delenv("HOME", raising=False)
+    found = launcher(real, name)
+
+    argv = found.argv(2, rank(tmp_path, "'up'"), bind="none")
+    assert told(tmp_path, argv, variables(found)) == ["up"] * 2
+
+
 HOSTS = {"openmpi": "{} slots=2\n", "mpich": "{}:2\n", "intel": "{}:2\n"}
 
 
@@ -142,7 +154,13 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
         pytest.skip("there is no C compiler, or this MPI has no mpicc")
     if built == "mpich":
         skip_in_a_path_with_a_blank(home, "MPICH's mpicc")
-    subprocess.run([home / "mpicc", "-o", program, source], check=True, capture_output=True)
+    # Open MPI's compiler needs a HOME as its launcher does.
+    subprocess.run(
+        [home / "mpicc", "-o", program, source],
+        env={"HOME": str(tmp_path), **os.environ},
+        check=True,
+        capture_output=True,
+    )
     found = launcher(real, name)
     seen = variables(found, LD_LIBRARY_PATH=str(home.parent / "lib"))
 
