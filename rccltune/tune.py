@@ -40,7 +40,7 @@ Options: TypeAlias = "Callable[[FitResult], ChoiceOptions]"
 _FIGURES: Final = "plots"
 _GATED: Final = "gfx942"
 _AFTER_THE_SWEEP: Final = (
-    "rccltune.perf.rows",
+    "rccltune.session.rows",
     "rccltune.rules.emission",
     "rccltune.verify.verification",
     "rccltune.report.plots",

@@ -29,8 +29,8 @@ from perf_runs import EFFORT, FIRST_LINE, GRAPH, LOOP, Ground, ground_of, option
 from scipy import stats
 
 from rccltune import plugin
+from rccltune.measure.connection import RankConnection, connect
 from rccltune.model.vocabulary import format_size
-from rccltune.perf.connection import RankConnection, connect
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 CALLS = (

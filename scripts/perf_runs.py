@@ -17,8 +17,8 @@ import pandas as pd
 from machine import SAFETY
 
 from rccltune import plugin
-from rccltune.perf import library
-from rccltune.perf.rank_program import LibraryUnderTest
+from rccltune.measure import library
+from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.simulate import sources
 from rccltune.simulate.compiled import written
 

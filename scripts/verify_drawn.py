@@ -18,8 +18,8 @@ import pandas as pd
 from rccltune.model.choice import Rule
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import KIB, Collective
-from rccltune.perf.plan import GRAPH, LOOP
-from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.session.plan import GRAPH, LOOP
+from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.verify.judge import judge
 from rccltune.verify.pairs import STALL, SizesToCall, sizes_of
 from rccltune.verify.verdict import RuleState

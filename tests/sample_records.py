@@ -9,7 +9,7 @@ from sample_rows import Sample
 
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.perf import samples as run_samples
+from rccltune.session import run_samples
 from rccltune.session.sample_table import KEY
 
 _GRAPH: Final = {"": None, "loop": False, "graph": True}

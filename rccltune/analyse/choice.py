@@ -20,7 +20,7 @@ from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Notice
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.perf.samples import IDLE
+from rccltune.session.run_samples import IDLE
 
 _WRONG: Final = UnusableReason.WRONG.value
 _NAMED: Final = ["collective", "setting"]

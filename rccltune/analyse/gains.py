@@ -19,7 +19,7 @@ from rccltune.analyse.noise import Array, LogRatio, LogTimes, Truths, nan_safe
 from rccltune.analyse.points import BASELINE, TimeGrid
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
-from rccltune.perf.samples import IDLE
+from rccltune.session.run_samples import IDLE
 
 # Loss to the library as it is that a restoring rule excludes.
 RESTORED: Final = 0.02

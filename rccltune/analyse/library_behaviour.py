@@ -18,7 +18,7 @@ from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
-from rccltune.perf.samples import IDLE
+from rccltune.session.run_samples import IDLE
 
 # What idle and baseline may differ by and still be called equal.
 EQUAL: Final = 0.02

@@ -34,7 +34,7 @@ import pandas as pd
 
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
-from rccltune.perf.samples import IDLE, VERIFY, by_clock, without_rough
+from rccltune.session.run_samples import IDLE, VERIFY, by_clock, without_rough
 
 # What a tuner is asked for; what it cannot see; and with its answer all of a curve's key.
 TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]

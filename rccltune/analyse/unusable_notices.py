@@ -12,7 +12,7 @@ from rccltune.analyse import noise
 from rccltune.analyse.points import KEYS
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.vocabulary import UnusableReason, format_size
-from rccltune.perf.samples import IDLE
+from rccltune.session.run_samples import IDLE
 
 _NAMED: Final = ["collective", "setting"]
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rccltune.measure.crosscheck import CrosscheckResult
+    from rccltune.measure.ongoing_sweep import SweepProgress
     from rccltune.measure.perf_sweep import PreparedPerfSweep
     from rccltune.measure.rccl_tests_sweep import PreparedRcclTests
     from rccltune.measure.request import Request
     from rccltune.measure.sweep_result import SweepResult
-    from rccltune.perf.sweep import SweepProgress
 
     Prepared: TypeAlias = PreparedPerfSweep | PreparedRcclTests
 

@@ -31,7 +31,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import LL128_FORCED
 from rccltune.model.vocabulary import JoinedLines, format_span, join_lines
-from rccltune.perf.plan import LOOP
+from rccltune.session.plan import LOOP
 
 if TYPE_CHECKING:
     from rccltune.measure.perf_sweep import PreparedPerfSweep

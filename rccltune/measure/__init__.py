@@ -1,1 +1,1 @@
-"""Measuring a site: options, launchers, the rank program's sweep, and launches of rccl-tests."""
+"""Measuring a site: options, launchers, the rank program that stays, and launches of rccl-tests."""

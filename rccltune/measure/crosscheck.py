@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.launch import signals
 from rccltune.machine import overrides
 from rccltune.measure import rccl_tests
+from rccltune.measure.ongoing_sweep import SweepProgress
 from rccltune.measure.perf_sweep import PreparedPerfSweep
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request
@@ -29,9 +30,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
 from rccltune.model.settings import BASELINE, SILENT, Role, Setting
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.perf import plan, rows
-from rccltune.perf.sweep import SweepProgress
-from rccltune.session import files
+from rccltune.session import files, plan, rows
 from rccltune.session.store import CROSSCHECK_FILE, NODE_FILE
 
 if TYPE_CHECKING:

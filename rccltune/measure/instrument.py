@@ -16,8 +16,10 @@ from rccltune.launch.launchers import Launcher
 from rccltune.machine import detection, files, overrides, placement, real_rccl
 from rccltune.machine.mode_change import check_mode
 from rccltune.machine.placement import RankDevices
+from rccltune.measure import library, rank_program
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
 from rccltune.measure.options import PERF
+from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.measure.request import Request
 from rccltune.measure.site import (
     RCCLX_SWITCH,
@@ -36,9 +38,7 @@ from rccltune.measure.site import (
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.vocabulary import Collective, RankPlacement, join_lines
-from rccltune.perf import library, plan, rank_program, runs
-from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest
-from rccltune.session import store
+from rccltune.session import plan, runs, store
 from rccltune.session.folders import another
 from rccltune.session.store import SessionSetup
 from rccltune.simulate.node import SimulatedNode

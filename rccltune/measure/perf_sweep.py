@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
-from rccltune.measure import workload_sizes
+from rccltune.measure import passes, workload_sizes
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import (
     Instrument,
@@ -22,7 +22,15 @@ from rccltune.measure.instrument import (
     setup_of,
 )
 from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.ongoing_sweep import (
+    OngoingSweep,
+    clocks_differ,
+    not_offered,
+    of_ranks,
+    unattributed,
+)
 from rccltune.measure.options import PERF
+from rccltune.measure.passes import SweepScope
 from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
@@ -35,11 +43,8 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Role, Setting
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
-from rccltune.perf import passes, plan, runs
-from rccltune.perf.passes import SweepScope
-from rccltune.perf.runs import PerfRun
-from rccltune.perf.sweep import OngoingSweep, clocks_differ, not_offered, of_ranks, unattributed
-from rccltune.session import files, place
+from rccltune.session import files, place, plan, runs
+from rccltune.session.runs import PerfRun
 from rccltune.session.store import SessionSetup
 from rccltune.variants.past_tuner import PathPast, sentences
 

@@ -21,6 +21,7 @@ from rccltune.measure import rccl_tests
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import same_machine, same_setup, setup_of
 from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.ongoing_sweep import SweepProgress
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site, find_site
@@ -48,9 +49,7 @@ from rccltune.model.vocabulary import (
     UnusableReason,
     format_span,
 )
-from rccltune.perf import plan, runs
-from rccltune.perf.sweep import SweepProgress
-from rccltune.session import files, place, store
+from rccltune.session import files, place, plan, runs, store
 from rccltune.session.samples import Ended, excluded_by
 from rccltune.session.store import NODE_FILE, SessionSetup
 

@@ -11,7 +11,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size, join_lines
-from rccltune.perf.plan import grain
+from rccltune.session.plan import grain
 from rccltune.workload.reader import read_workload
 from rccltune.workload.records import Workload
 from rccltune.workload.shares import SizesToMeasure, UnmeasuredCalls, sizes_to_measure

@@ -15,13 +15,12 @@ from rccltune.model.choice import Rule, Zone, waiting
 from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
-from rccltune.perf import plan, runs
 from rccltune.rules.documents import rule_of
 from rccltune.rules.exports import say_moved
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
-from rccltune.session import store
+from rccltune.session import plan, runs, store
 from rccltune.session.place import stored_place
 from rccltune.verify.verdict import Ratio, RuleVerdict
 from rccltune.verify.verdict_store import (

@@ -36,9 +36,9 @@ from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, Role, Setting, Target, View
 from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
-from rccltune.perf.plan import GRAPH, LOOP
-from rccltune.perf.samples import GRAPH_UP_TO
 from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
+from rccltune.session.plan import GRAPH, LOOP
+from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.session.samples import load_frame
 
 _SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels")

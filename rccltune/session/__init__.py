@@ -1,1 +1,1 @@
-"""A folder of write-once launches, and what is derived from them: samples first of all."""
+"""A folder of runs and logs, written once, and what is derived from them: samples first of all."""

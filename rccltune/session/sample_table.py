@@ -44,9 +44,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.rounding import rounded_times
 from rccltune.model.settings import CurveKey
-from rccltune.perf import plan
-from rccltune.perf import samples as run_samples
-from rccltune.perf.samples import role_of, word_of
+from rccltune.session import plan, run_samples
+from rccltune.session.run_samples import role_of, word_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,7 @@ from rccltune.model.measurement import Caution, Launch, Notice, Outcome, StatedF
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.perf import rows, runs
-from rccltune.perf import samples as run_samples
-from rccltune.session import sample_table, store
+from rccltune.session import rows, run_samples, runs, sample_table, store
 from rccltune.session.files import DerivedFiles, writing
 from rccltune.session.store import Session
 

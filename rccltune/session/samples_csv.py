@@ -19,8 +19,8 @@ from rccltune.model.schema import LARGEST, NAME, odd_letters
 from rccltune.model.settings import Setting
 from rccltune.model.times import MOST_US, is_usable, printed
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
-from rccltune.perf import plan
-from rccltune.perf.samples import SWEEP, VERIFY, role_of, word_of
+from rccltune.session import plan
+from rccltune.session.run_samples import SWEEP, VERIFY, role_of, word_of
 from rccltune.session.sample_table import COLUMNS, KINDS, TEXTS, arranged
 
 if TYPE_CHECKING:

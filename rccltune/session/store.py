@@ -33,9 +33,7 @@ from rccltune.model.schema import (
     to_plain,
 )
 from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
-from rccltune.perf import runs
-from rccltune.perf import samples as run_samples
-from rccltune.session import samples_csv
+from rccltune.session import run_samples, runs, samples_csv
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,

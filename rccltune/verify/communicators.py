@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.paired import Estimate
 from rccltune.launch.variables import CHANNELS, launch_environment
+from rccltune.measure import passes
 from rccltune.measure.instrument import Instrument
+from rccltune.measure.ongoing_sweep import OngoingSweep
+from rccltune.measure.passes import SweepScope
 from rccltune.measure.perf_sweep import call_words
 from rccltune.measure.site import Site
 from rccltune.model import defaults
@@ -21,12 +24,9 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT
 from rccltune.model.vocabulary import Collective
-from rccltune.perf import passes, plan, rows, runs
-from rccltune.perf.passes import SweepScope
-from rccltune.perf.samples import GRAPH_UP_TO
-from rccltune.perf.sweep import OngoingSweep
 from rccltune.rules.reader import read_rules
-from rccltune.session import files, store
+from rccltune.session import files, plan, rows, runs, store
+from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
 from rccltune.verify import pairs

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rccltune.measure import passes
+from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.model.choice import Judgement, Rule
 from rccltune.model.settings import BASELINE, RULES, SILENT, Setting
-from rccltune.perf import passes, plan
-from rccltune.perf.plan import CollectiveCall, Label, Step
-from rccltune.perf.rows import setting_of
-from rccltune.perf.sweep import OngoingSweep
 from rccltune.rules.reader import read_rules
+from rccltune.session import plan
+from rccltune.session.plan import CollectiveCall, Label, Step
+from rccltune.session.rows import setting_of
 from rccltune.verify.judge import LEVEL
 from rccltune.verify.pairs import TURNS, answering, ratios
 from rccltune.verify.rewriting import of_scale

@@ -34,7 +34,7 @@ from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
 from rccltune.model.choice import RESTORES, Judgement, Rule
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.perf.plan import LOOP
+from rccltune.session.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.sizes import SLIGHT, PairTable, SizeResult, judgement
 from rccltune.verify.verdict import Ratio, RuleState

@@ -17,9 +17,9 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import Scale, Target, View
 from rccltune.model.vocabulary import Collective, Placement, format_size
-from rccltune.perf import plan
 from rccltune.rules.documents import count_rules
 from rccltune.rules.reader import read_rules
+from rccltune.session import plan
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.executed import at_ends

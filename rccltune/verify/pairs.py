@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from rccltune.measure import passes
+from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule
 from rccltune.model.settings import RULES, SILENT, Scale
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.perf import passes, plan
-from rccltune.perf.passes import RunPlan
-from rccltune.perf.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED, CollectiveCall, Label, Step
-from rccltune.perf.rows import setting_of
-from rccltune.perf.samples import GRAPH_UP_TO
+from rccltune.session import plan
+from rccltune.session.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED, CollectiveCall, Label, Step
+from rccltune.session.rows import setting_of
+from rccltune.session.run_samples import GRAPH_UP_TO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -372,7 +373,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     """Library against rules, a row for each communicator, size, placement and clock.
 
     Args:
-        table: rows of a rule file's verification (see :mod:`rccltune.perf.rows`).
+        table: rows of a rule file's verification (see :mod:`rccltune.session.rows`).
 
     Returns:
         Columns collective, dtype, placement, nbytes, clock, replicate, library_us, rules_us,

@@ -19,8 +19,8 @@ from rccltune.analyse.noise import Array
 from rccltune.analyse.paired import Estimate, apart, is_equal
 from rccltune.model.settings import BASELINE, SILENT, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.perf import plan
-from rccltune.perf.samples import by_clock
+from rccltune.session import plan
+from rccltune.session.run_samples import by_clock
 from rccltune.verify.verdict import IdleEffect, Ratio
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from rccltune.analyse.paired import Estimate, PairedRatios
 from rccltune.model.choice import Judgement
 from rccltune.model.vocabulary import Collective
-from rccltune.perf.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
+from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
 from rccltune.verify.verdict import Ratio
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from rccltune.launch import signals
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.choice import Rule, RuleCount
@@ -24,7 +25,6 @@ from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Vendor
-from rccltune.perf.sweep import OngoingSweep
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import count_rules
 from rccltune.rules.emission import requirements_of

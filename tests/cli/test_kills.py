@@ -1,6 +1,6 @@
 """SIGKILL and Ctrl-C while a tune measures: nothing stays, and it goes on.
 
-What becomes of the rows of a sweep is tests/perf's, of a verification tests/verify's.
+What becomes of the rows of a sweep is tests/measure's, of a verification tests/verify's.
 """
 
 from __future__ import annotations

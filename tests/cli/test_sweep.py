@@ -1,4 +1,4 @@
-"""sweep as typed: what it says, what it refuses, what comes back; tests/perf has what it measures."""
+"""sweep as typed: what it says, what it refuses, what comes back; tests/measure has what it measures."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from rccltune import gather
 from rccltune.cli import run
 from rccltune.gather import FIELDS, ArchiveContent, GatherError
 from rccltune.model import choice, measurement, settings
-from rccltune.perf.runs import EndFile, RunFile
+from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.sample_table import COLUMNS
 from rccltune.session.store import HeaderFile
 from rccltune.verify import verdict

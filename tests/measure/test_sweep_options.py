@@ -50,7 +50,7 @@ SAID: dict[str, Any] = {
 # What a session has in another form: a preset's values, a workload's sizes; and what belongs to a
 # command and not to what is measured.
 RESOLVED = {"preset", "workload", "budget", "timeout"}
-# What the rank program alone understands, whose sessions tests/perf looks at.
+# What the rank program alone understands, whose sessions tests/measure looks at.
 RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
 
 

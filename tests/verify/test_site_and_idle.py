@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.settings import BASELINE, SILENT
 from rccltune.model.vocabulary import Collective
-from rccltune.perf import plan
+from rccltune.session import plan
 from rccltune.verify.site_and_idle import SiteAndIdle
 
 KIB = 1024

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from made_runs import HEAD, as_asked, make, step
 
+from rccltune.measure import ongoing_sweep
 from rccltune.model.errors import OutputError
-from rccltune.perf import rows, runs, sweep
-from rccltune.perf.plan import Label, Step
+from rccltune.session import rows, runs
+from rccltune.session.plan import Label, Step
 
 STEPS = [
     *(step("check", name) for name in ("silent", "ring/ll", "tree/simple/4")),
@@ -221,11 +222,11 @@ def test_a_choice_that_comes_back_is_seen(
 
 def test_how_ranks_ran_is_said_once(tmp_path: Path) -> None:
     """A host without NUMA files, and a library that cannot end its log."""
-    assert sweep.of_ranks(runs.read_runs(tmp_path)) == []
+    assert ongoing_sweep.of_ranks(runs.read_runs(tmp_path)) == []
     reason = "/sys/bus/pci/devices/0000:06:00.0/numa_node does not say a node"
     said = (f"numa unbound: {reason}", "log stays on: this library has no ncclResetDebugInit")
     make(tmp_path, STEPS, remarks=said)
     make(tmp_path, STEPS, number=2, remarks=("numa 3",))
-    bound, logged = sweep.of_ranks(runs.read_runs(tmp_path))
+    bound, logged = ongoing_sweep.of_ranks(runs.read_runs(tmp_path))
     assert bound == f"ranks were bound to no NUMA node: {reason}"
     assert "cannot end its log" in logged

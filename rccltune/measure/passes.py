@@ -22,9 +22,9 @@ from rccltune.model import defaults
 from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, SILENT, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.perf import plan, rows, samples
-from rccltune.perf.plan import GRAPH, LOOP, QUICK, REGISTERED, CollectiveCall, Label, Step
-from rccltune.perf.rows import setting_of
+from rccltune.session import plan, rows, run_samples
+from rccltune.session.plan import GRAPH, LOOP, QUICK, REGISTERED, CollectiveCall, Label, Step
+from rccltune.session.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,9 +102,9 @@ class SweepScope:
         """
         if self.timing != "auto":
             return (self.timing,)
-        if not captures or nbytes > samples.GRAPH_UP_TO:
+        if not captures or nbytes > run_samples.GRAPH_UP_TO:
             return (LOOP,)
-        return (LOOP, GRAPH) if nbytes == samples.GRAPH_UP_TO else (GRAPH,)
+        return (LOOP, GRAPH) if nbytes == run_samples.GRAPH_UP_TO else (GRAPH,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +368,7 @@ def quick_rows(table: pd.DataFrame) -> pd.DataFrame:
     quick = table[
         (table["purpose"] == plan.FIRST) & (table["step"] == plan.MEASURE) & table["counts"]
     ]
-    return samples.by_clock(quick)
+    return run_samples.by_clock(quick)
 
 
 def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.measure import library
 from rccltune.model.errors import MachineError
-from rccltune.perf import library
 
 
 def touch(path: Path, text: str = "") -> Path:

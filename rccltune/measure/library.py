@@ -22,8 +22,8 @@ from typing import Final
 from rccltune import plugin
 from rccltune.launch.variables import program as launch_program
 from rccltune.machine import loaded_libraries, real_rccl, software
+from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.model.errors import MachineError, reason_of
-from rccltune.perf.rank_program import LibraryUnderTest
 
 TORCH: Final = "torch"
 _MIB: Final = 1 << 20

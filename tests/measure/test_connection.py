@@ -13,8 +13,8 @@ import pytest
 from perf_sweeps import Ground
 
 from rccltune import plugin
-from rccltune.perf import library
-from rccltune.perf.connection import (
+from rccltune.measure import library
+from rccltune.measure.connection import (
     RENDEZVOUS_FILE,
     Answer,
     ConnectionLostError,

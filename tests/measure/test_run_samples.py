@@ -12,15 +12,15 @@ from made_runs import as_asked, make, step
 from sample_records import records
 from sample_rows import Sample
 
+from rccltune.measure import passes
 from rccltune.model.failure import Failure
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.perf import passes, rows, runs, samples
-from rccltune.perf.plan import Step
-from rccltune.session import store
+from rccltune.session import rows, run_samples, runs, store
+from rccltune.session.plan import Step
 from rccltune.session.sample_table import arranged
 from rccltune.session.samples import load_frame
 from rccltune.session.store import Session, SessionSetup
@@ -31,7 +31,7 @@ RING = Setting.parse("ring/ll")
 def rows_of(folder: Path) -> pd.DataFrame:
     """Rows of samples.csv of a session's runs."""
     found = runs.read_runs(folder)
-    return arranged(samples.table_of(found, rows.rows_of_runs(found)))
+    return arranged(run_samples.table_of(found, rows.rows_of_runs(found)))
 
 
 def read(folder: Path) -> tuple[Sample, ...]:
@@ -137,11 +137,11 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
     assert [one.doubt for one in read(tmp_path)] == [UnusableReason.QUARANTINED]
     found = runs.read_runs(tmp_path)
-    (out,) = samples.set_aside(found, rows.rows_of_runs(found))
+    (out,) = run_samples.set_aside(found, rows.rows_of_runs(found))
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
     make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
-    assert len(samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]))) == 1
+    assert len(run_samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]))) == 1
 
 
 @pytest.mark.parametrize(

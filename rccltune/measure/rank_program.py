@@ -25,19 +25,20 @@ from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import Launcher
 from rccltune.launch.process import RunningLaunch
 from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, launch_environment
-from rccltune.model import schema, vocabulary
-from rccltune.model.errors import MachineError, SessionError, reason_of
-from rccltune.model.settings import RankLocation
-from rccltune.perf import failures, plan, runs
-from rccltune.perf.connection import (
+from rccltune.measure import failures
+from rccltune.measure.connection import (
     Answer,
     ConnectionLostError,
     RankConnection,
     StalledError,
     connect,
 )
-from rccltune.perf.plan import Communicators
-from rccltune.perf.runs import PerfRun, RunFile
+from rccltune.model import schema, vocabulary
+from rccltune.model.errors import MachineError, SessionError, reason_of
+from rccltune.model.settings import RankLocation
+from rccltune.session import plan, runs
+from rccltune.session.plan import Communicators
+from rccltune.session.runs import PerfRun, RunFile
 
 # Until all ranks are there, and until the first communicator is: libraries load and connections
 # are made, slower with more ranks.

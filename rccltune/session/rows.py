@@ -54,9 +54,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import RULES, Role, Setting
-from rccltune.perf import plan, runs
-from rccltune.perf.plan import PlacedStep
-from rccltune.perf.runs import PerfRun, unreadable_row
+from rccltune.session import plan, runs
+from rccltune.session.plan import PlacedStep
+from rccltune.session.runs import PerfRun, unreadable_row
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ import pytest
 from rccltune.cli import run
 from rccltune.machine.real_rccl import real_library
 from rccltune.model.errors import MachineError
-from rccltune.perf import rows, runs
+from rccltune.session import rows, runs
 
 FEW_SIZES = ("--min-bytes", "64K", "--max-bytes", "16M", "--factor", "16")
 

@@ -10,9 +10,9 @@ from rccltune.launch.process import LaunchEnd
 from rccltune.model.errors import LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import Role
-from rccltune.perf import runs
-from rccltune.perf.plan import PlacedStep
-from rccltune.perf.runs import EndFile, PerfRun
+from rccltune.session import runs
+from rccltune.session.plan import PlacedStep
+from rccltune.session.runs import EndFile, PerfRun
 
 _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
 # A rank that only says that another one is gone.

@@ -18,16 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rccltune.measure import failures, passes, rank_program
+from rccltune.measure.passes import RunPlan, SweepScope
+from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import SILENT, Setting
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.perf import failures, passes, plan, rank_program, rows, runs, samples
-from rccltune.perf.passes import RunPlan, SweepScope
-from rccltune.perf.plan import GRAPH, LOOP, Label, Step
-from rccltune.perf.rank_program import LaunchSetup, WaitingRanks
-from rccltune.perf.runs import EndFile, PerfRun
+from rccltune.session import plan, rows, run_samples, runs
+from rccltune.session.plan import GRAPH, LOOP, Label, Step
+from rccltune.session.runs import EndFile, PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +89,7 @@ class OngoingSweep:
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
-        return samples.set_aside(self.runs, self.table()) if self.runs else ()
+        return run_samples.set_aside(self.runs, self.table()) if self.runs else ()
 
     def failed_rules(self, rules: str) -> tuple[Quarantine, ...]:
         """Collectives with which the rules of a file hung or crashed.
@@ -96,7 +97,7 @@ class OngoingSweep:
         Args:
             rules: digest of the file.
         """
-        return samples.failed(self.runs, rules)
+        return run_samples.failed(self.runs, rules)
 
     def left(self, unit: RunPlan) -> dict[Label, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""
@@ -299,7 +300,9 @@ class OngoingSweep:
             return
         self._failures[unit.plugin] += 1
         is_killed = end.failure is Failure.KILLED
-        if self._failures[unit.plugin] >= (samples.MOST_KILLED if is_killed else _MOST_FAILURES):
+        if self._failures[unit.plugin] >= (
+            run_samples.MOST_KILLED if is_killed else _MOST_FAILURES
+        ):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
                 f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {said}",
@@ -424,7 +427,7 @@ def _moved_clocks(measured: Iterable[PerfRun]) -> Iterator[str]:
 
 def clocks_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
-    own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == samples.GRAPH_UP_TO)]
+    own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == run_samples.GRAPH_UP_TO)]
     own = own[(own["setting"] == str(SILENT)) & (own["state"] == rows.GOOD)]
     names = ["collective", "placement"]
     middle = own.pivot_table(values="time_us", index=names, columns="clock", aggfunc="median")
@@ -432,7 +435,7 @@ def clocks_differ(table: pd.DataFrame) -> list[str]:
         return []
     ratio = middle[LOOP] / middle[GRAPH]
     return [
-        f"{collective} at {format_size(samples.GRAPH_UP_TO)} ({placement}) takes "
+        f"{collective} at {format_size(run_samples.GRAPH_UP_TO)} ({placement}) takes "
         f"{value:.2f} times as long launched one by one as in a graph"
         for (collective, placement), value in ratio.items()
         if abs(math.log(value)) > math.log1p(_AGREE)

@@ -15,9 +15,9 @@ from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measurement import RUNS, Fingerprint, Launch, Outcome, Status
 from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
-from rccltune.perf import plan, rows
-from rccltune.perf.rows import setting_of
-from rccltune.perf.runs import PerfRun
+from rccltune.session import plan, rows
+from rccltune.session.rows import setting_of
+from rccltune.session.runs import PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd

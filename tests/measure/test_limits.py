@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rccltune.perf.rank_program import communicator_limit_s
+from rccltune.measure.rank_program import communicator_limit_s
 
 
 @pytest.mark.parametrize(

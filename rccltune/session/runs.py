@@ -18,8 +18,8 @@ from rccltune.model.failure import Failure
 from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word, read_json
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.perf import plan
-from rccltune.perf.plan import PlacedStep
+from rccltune.session import plan
+from rccltune.session.plan import PlacedStep
 
 PROGRAM: Final = "rccltune-perf"
 FOLDER: Final = "runs"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.perf import plan
+from rccltune.session import plan
 
 # Where rank 0 says its addresses, in the run's folder.
 RENDEZVOUS_FILE: Final = "rendezvous"

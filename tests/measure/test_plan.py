@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from made_runs import FIRST, Told, as_asked, call, make, step
 
+from rccltune.measure import passes
+from rccltune.measure.passes import SweepScope
 from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
-from rccltune.perf import passes, plan, rows, runs
-from rccltune.perf.passes import SweepScope
-from rccltune.perf.plan import Label, Step
+from rccltune.session import plan, rows, runs
+from rccltune.session.plan import Label, Step
 from rccltune.verify import pairs
 
 MIB = 1 << 20

@@ -11,11 +11,12 @@ from made_runs import make, step
 
 from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import LAUNCHERS, Launcher
+from rccltune.measure import failures, rank_program
+from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import RankLocation, Scale
-from rccltune.perf import failures, rank_program, runs
-from rccltune.perf.rank_program import LaunchSetup, LibraryUnderTest
+from rccltune.session import runs
 
 # What the lent machines and their jobs have (law 11), and what chooses.
 SITE = {

@@ -1,1 +1,0 @@
-"""Measuring with the rank program ``rccltune-perf``: its plans, its runs, its rows."""
