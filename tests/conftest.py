@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import pwd
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +27,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Where long tests are left out, half the examples are too, unless a test says how many."""
     if config.getoption("markexpr") == "not long":
         settings.load_profile("quick")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home() -> Iterator[None]:
+    """Open MPI, which tests start themselves, ends where HOME is unset; rccltune must not."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "HOME" not in os.environ:
+            patch.setenv("HOME", pwd.getpwuid(os.getuid()).pw_dir)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

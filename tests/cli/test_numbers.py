@@ -36,7 +36,7 @@ def page_rules(session: Path) -> dict[Rule, tuple[str, str]]:
     first = next(e for e in tree.iter("section") if e.attrib["id"] == "first")
     found: dict[Rule, tuple[str, str]] = {}
     for table in first.iter("table"):
-        for row in table.find("tbody") or ():
+        for row in table.iterfind("tbody/*"):
             cells = {td.attrib.get("data-head", "collective"): text_of(td) for td in row}
             if "(fallback)" not in cells["setting"]:
                 rule = (cells["collective"], cells["sizes"], cells["setting"])
