@@ -30,10 +30,10 @@ struct plugin {
 
 static void complain(const struct plugin_comm *comm, const char *reason, bool unsure)
 {
-    output_say("rccltune: error: communicator of %llu ranks on %llu nodes: %s\n%s"
+    output_say("rccltune: error: nodes=%llu ranks=%llu: %s\n%s"
                "rccltune: RCCLTUNE_ON_ERROR=ignore, on all ranks or on none, goes on without "
                "rules.\n",
-               (unsigned long long)comm->n_ranks, (unsigned long long)comm->n_nodes, reason,
+               (unsigned long long)comm->n_nodes, (unsigned long long)comm->n_ranks, reason,
                unsure ? "rccltune: this may concern this rank alone.  It stops here because one "
                         "rank without rules among tuned ones hangs the job; other ranks may "
                         "already hang (older libraries start the tuner after the transports).  "

@@ -298,7 +298,7 @@ static void check_stderr(void)
     CHECK(ended(run_with(socket_read[1], live), ABI_INVALID_USAGE));
     ssize_t got = recv(socket_read[0], said, sizeof said - 1, MSG_DONTWAIT);
     said[got > 0 ? got : 0] = '\0';
-    CHECK(count("rccltune: error: communicator of 8 ranks") == 1);
+    CHECK(count("rccltune: error: nodes=1 ranks=8: ") == 1);
     (void)unsetenv("NCCL_TUNER_CONFIG_FILE");
 }
 

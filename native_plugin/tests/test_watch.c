@@ -304,11 +304,11 @@ static void check_another_library(const char *fake)
     const char *first = strstr(text, warning);
     CHECK(first != NULL && strstr(first + 1, warning) == NULL);
     CHECK(strstr(text, "rccltune: warning: ") == text && strstr(text, "RCCLTUNE_STRICT=1") != NULL);
-    CHECK(strstr(text, " library=NCCL 2.30.7 (its rules are for NCCL 2.28.9)\n") != NULL);
+    CHECK(strstr(text, " library=NCCL 2.30.7 rules-for=NCCL 2.28.9\n") != NULL);
     CHECK(strstr(text, "summary calls=6 hits=2 ") != NULL); /* the rules are used */
     CHECK(run(5, 8) == ABI_SUCCESS);
     text = read_file("err.txt");
-    CHECK(strstr(text, warning) == NULL && strstr(text, " library=NCCL 2.30.7 (its") != NULL);
+    CHECK(strstr(text, warning) == NULL && strstr(text, " library=NCCL 2.30.7 rules-for=") != NULL);
     (void)unsetenv("RCCLTUNE_LOG");
     (void)setenv("RCCLTUNE_STRICT", "1", 1);
     for (int version = 2; version <= 7; version++) {

@@ -20,8 +20,8 @@ from rccltune.job.run_time import RunTime
 from rccltune.launch import process
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE
-from rccltune.why.collector import LogCollector
-from rccltune.why.plugin_lines import PluginLines
+from rccltune.why.evidence import JobLogs
+from rccltune.why.lines import LineReader
 
 _LOG: Final = "plugin-%h-%p.log"
 _RECORD: Final = "record-%h-%p.csv"
@@ -165,24 +165,24 @@ def plugin_answers(folder: Path) -> PluginAnswers | None:
     logs = sorted(path for path in folder.glob("plugin-*.log") if path.is_file())
     if not logs:
         return None
-    evidence = LogCollector()
-    own = PluginLines(evidence)
+    job = JobLogs()
+    reader = LineReader(job)
     for path in logs:
         try:
             with path.open(encoding="utf-8", errors="replace") as stream:
-                for line in stream:
-                    own.line(path.name, line)
+                for number, line in enumerate(stream, 1):
+                    reader.line(line, f"{path.name}:{number}", path.name)
         except OSError as error:
             raise OutputError(
                 f"the plugin's log cannot be read: {reason_of(error)}", where=str(path)
             ) from error
-    job = evidence.finish({})
+    reader.finish()
     by_rule: Counter[tuple[int, str]] = Counter()
-    for said in job.hit_rules.values():
+    for said in job.hits.values():
         for rule, hits in said.items():
             by_rule[rule.line, str(rule.setting)] += hits
     return PluginAnswers(
-        calls=sum(one.calls for one in job.totals.values()),
-        hits=sum(one.hits for one in job.totals.values()),
+        calls=sum(one["calls"] for one in job.totals.values()),
+        hits=sum(one["hits"] for one in job.totals.values()),
         by_rule=tuple((line, setting, n) for (line, setting), n in sorted(by_rule.items())),
     )

@@ -1,4 +1,4 @@
-"""Why no rule can have been used at all: at a scale, or where the plugin was not loaded."""
+"""Why no rule can have been used at all: at a scale, or where our plugin was not loaded."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import Final
 from rccltune.logs.messages import plugin_reasons, reason_in
 from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
+from rccltune.why.evidence import LOADING, JobLogs, PluginStart, is_ours
 from rccltune.why.knowledge import JobKnowledge
-from rccltune.why.records import (
-    AnswerKind,
-    CommunicatorScale,
-    JobLogs,
-    PluginStart,
-    Reason,
-    TunerLoading,
-    is_ours,
+from rccltune.why.records import AnswerKind, CommunicatorScale, Reason
+
+_PLUGIN: Final = "NCCL_TUNER_PLUGIN"
+# What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
+DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
+_COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
+_UNKNOWN: Final = re.compile(
+    r"(?:unknown|invalid) (collective type|collective|algorithm|protocol)(?: value)?\s*(.*)"
 )
+_ROW_WORDS: Final = re.compile(r"[A-Za-z]\w*")
 
 
 def cause(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Reason | None:
@@ -30,19 +32,19 @@ def cause(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Reason
 def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[Reason]:
     if where.n_ranks == 1:
         yield Reason(AnswerKind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
-    if job.table is not None and job.loaded.get(job.table) == 0 and not job.table_applied:
+    if job.table is not None and job.loaded.get(job.table) == 0 and "applied" not in job.first:
         yield Reason(AnswerKind.REFUSED, no_rules(job), correct_lines(job))
-    started = tuple(job.started.get(where, ()))
-    stopped = [one for one in started if one.how == "error"]
+    started = list(job.starts.get(where, ()))
+    stopped = [one for one in started if one.how == "stopped"]
     if stopped:
         yield _said(stopped[0], job, "the plugin stopped the communicator")
-    if not started and not any(known_to_answer(job)):
+    if not started and not _applies_rules(job):
         yield from not_loaded(job)
-    yield from _different(job, where)
-    for one in started:
-        if one.how == "inert":
-            yield _said(one, job, "the plugin is loaded and says nothing", known)
-    if not started and known.file_scales and not known_in_file(where, known):
+    yield from _different(started)
+    silent = [one for one in started if one.how == "without rules"]
+    if silent:
+        yield _said(silent[0], job, "the plugin is loaded and says nothing", known)
+    if not started and known.file_scales and not known.has_rules_for(where):
         yield Reason(
             AnswerKind.OTHER_SCALE,
             f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
@@ -50,16 +52,59 @@ def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iter
         )
 
 
+def _said(
+    started: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
+) -> Reason:
+    """The plugin's own words; its code says what kind of answer that is and what mends it."""
+    reason, text = reason_in(started.text), f"{head}: {started.text}"
+    if reason is None:
+        return Reason(AnswerKind.UNKNOWN, text, remedies.TELL_PLUGIN)
+    kind = AnswerKind(reason.answer)
+    mistakes = [one.words["text"] for one in job.told("mistake")]
+    if kind is AnswerKind.REFUSED and mistakes:
+        text += "; " + "; ".join(sorted(mistakes)[:3])
+    if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
+        text += f"; the file has {', '.join(known.file_scales)}"
+    return Reason(kind, text, reason.remedy)
+
+
+def _different(started: list[PluginStart]) -> Iterator[Reason]:
+    """Ranks that began differently: a hang, or another choice on some."""
+    files = sorted({f"{one.path} ({one.sha256[:12]})" for one in started if one.sha256})
+    n_files = len({one.sha256 for one in started if one.sha256})
+    if n_files > 1:
+        yield Reason(
+            AnswerKind.OTHER_FILE,
+            f"ranks read {n_files} different rule files: {', '.join(files)}",
+            remedies.SAME_FILE,
+        )
+    silent = {one.text for one in started if one.how == "without rules"}
+    if n_files and len(silent) == 1:
+        yield Reason(
+            AnswerKind.OTHER_FILE,
+            f"some ranks have rules and others none ({silent.pop()})",
+            "set the same variables on every rank: source the same env.sh in the job's script",
+        )
+
+
+def _applies_rules(job: JobLogs) -> bool:
+    """Whether rules are applied by somebody: our plugin, or another reader of rule files."""
+    return job.has_our_plugin or job.table is not None or "applied" in job.first
+
+
+# --- lines that the library's own reader passed over ----------------------------------------------
+
+
 def no_rules(job: JobLogs) -> str:
-    """Lines that the library's own reader passed over, where it took nothing of a file."""
+    """Of lines that it passed over, where it took nothing of a file."""
     return f"{skipped_lines(job)}no rule was loaded from {job.table}"
 
 
 def skipped_lines(job: JobLogs) -> str:
-    """Lines that the library's own reader passed over, ready for a further half-sentence."""
-    file = job.table or "the rule file"
-    told = [f"line {n} of {file} {_as_fault(why)}" for n, why in [*job.skipped][:3]]
-    more = [f"{len(job.skipped) - 3} more lines were skipped"] if len(job.skipped) > 3 else []
+    """What they have, ready for a further half-sentence."""
+    file, skipped = job.table or "the rule file", [one.words for one in job.told("skipped")]
+    told = [f"line {one['line']} of {file} {_as_fault(one['why'])}" for one in skipped[:3]]
+    more = [f"{len(skipped) - 3} more lines were skipped"] if len(skipped) > 3 else []
     return "".join(f"{one}, " for one in [*told, *more])
 
 
@@ -70,9 +115,9 @@ def _as_fault(why: str) -> str:
 
 
 def correct_lines(job: JobLogs) -> str:
-    """Remedy for lines that the library's own reader passes over."""
-    for _, why in job.skipped:
-        match = _UNKNOWN.match(why)
+    """Remedy for such lines."""
+    for one in job.told("skipped"):
+        match = _UNKNOWN.match(one.words["why"])
         words = _ROW_WORDS.findall(match[2]) if match else []
         near = next((word.lower() for word in words if word != word.lower()), None)
         if near is not None:
@@ -80,171 +125,71 @@ def correct_lines(job: JobLogs) -> str:
     return "correct the lines that rccltune explain FILE names"
 
 
-_UNKNOWN: Final = re.compile(
-    r"(?:unknown|invalid) (collective type|collective|algorithm|protocol)(?: value)?\s*(.*)"
-)
-_ROW_WORDS: Final = re.compile(r"[A-Za-z]\w*")
-
-
-def known_to_answer(job: JobLogs) -> Iterator[bool]:
-    """Signs that rules are applied by somebody: our plugin, or the library's own table."""
-    yield bool(job.recorded)
-    yield bool(job.started)
-    yield job.table_applied
-    yield bool(job.loaded)
-    for loading, name in job.loading:
-        yield loading is TunerLoading.TABLE or (loading is TunerLoading.USING and is_ours(name))
-
-
-def known_in_file(where: CommunicatorScale, known: JobKnowledge) -> bool:
-    """Whether the file has a rule for the scale; one that is not known may be in it."""
-    if where.n_ranks is None or where.n_nodes is None:
-        return True
-    return str(where) in known.file_scales or "any" in known.file_scales
-
-
-def _said(
-    started: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
-) -> Reason:
-    """The plugin's own reason, and what mends it."""
-    reason = reason_in(started.text)
-    if reason is None:
-        return Reason(AnswerKind.UNKNOWN, f"{head}: {started.text}", remedies.TELL_PLUGIN)
-    kind, text = AnswerKind(reason.answer), f"{head}: {started.text}"
-    if kind is AnswerKind.REFUSED and job.findings:
-        text += "; " + "; ".join(sorted(job.findings)[:3])
-    if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
-        text += f"; the file has {', '.join(known.file_scales)}"
-    return Reason(kind, text, reason.remedy)
-
-
-def _different(job: JobLogs, where: CommunicatorScale) -> Iterator[Reason]:
-    """Ranks that began differently: a hang, or another choice on some."""
-    started = tuple(job.started.get(where, ()))
-    hashes = {one.sha256 for one in started if one.how == "rules"}
-    if len(hashes) > 1:
-        files = sorted({f"{one.path} ({one.sha256[:12]})" for one in started if one.sha256})
-        yield Reason(
-            AnswerKind.OTHER_FILE,
-            f"ranks read {len(hashes)} different rule files: {', '.join(files)}",
-            remedies.SAME_FILE,
-        )
-    hows = {one.how for one in started}
-    if {"rules", "inert"} <= hows and len({one.text for one in started if one.how == "inert"}) == 1:
-        silent = next(one.text for one in started if one.how == "inert")
-        yield Reason(
-            AnswerKind.OTHER_FILE,
-            f"some ranks have rules and others none ({silent})",
-            "set the same variables on every rank: source the same env.sh in the job's script",
-        )
-
-
-_PLUGIN: Final = "NCCL_TUNER_PLUGIN"
-# What RCCL and NCCL look for where nothing is named; the prefix moved between releases.
-DEFAULTS: Final = ("librccl-tuner.so", "libnccl-tuner.so")
-_COLLECTIVES: Final = re.compile(r"lib[nr]ccl\.so(?:\.\d+)*")
+# --- not loaded -----------------------------------------------------------------------------------
 
 
 def not_loaded(job: JobLogs) -> Iterator[Reason]:
-    """Why the plugin cannot have been loaded, as the library's log tells it."""
-    loading = {what: [n for w, n in job.loading if w is what] for what in TunerLoading}
+    """Why our plugin cannot have been loaded, as the library's log tells it."""
     # Releases before 2.28 name the file alone, once it is open.
-    names = sorted(job.variables.get(_PLUGIN, ())) or sorted(loading[TunerLoading.NAMED])
-    named = names[0] if names else None
-    version = next(iter(job.versions), None)
-    if _is_too_old(version):
-        yield Reason(
-            AnswerKind.NOT_LOADED,
-            f"{version} looks for no tuner that can be used",
-            f"use {LOADING_OURS}, or later",
+    names = sorted(job.variables.get(_PLUGIN, ())) or sorted(job.names("named", "opened"))
+    named, version = next(iter(names), None), next(iter(job.versions), None)
+    release, library = release_of(version), version or "the library"
+    if release is not None and not release.loads_ours:
+        yield _none(
+            f"{version} looks for no tuner that can be used", f"use {LOADING_OURS}, or later"
         )
     if named is not None and named.lower() == "none":
-        yield Reason(
-            AnswerKind.NOT_LOADED, f"{_PLUGIN}=none switches every tuner off", remedies.USE_PLUGIN
-        )
-    others = [name for name in loading[TunerLoading.USING] if not is_ours(name)]
-    if others:
-        yield Reason(
-            AnswerKind.NOT_LOADED,
-            f"another tuner plugin is loaded: {others[0]}",
-            remedies.USE_PLUGIN,
-        )
-    yield from _failed(loading, named, version)
+        yield _none(f"{_PLUGIN}=none switches every tuner off")
+    for other in (name for name in job.names("using") if not is_ours(name)):
+        yield _none(f"another tuner plugin is loaded: {other}")
+    for name in job.names("unsupported"):
+        yield _no_symbol(name, job, version)
+    yield from _failed(job, named, version)
     # Releases before 2.24 say nothing at all where nobody names a tuner.
-    if job.loading or (named is None and job.tuning and job.scales):
-        yield _unset(named, version)
+    if any(map(job.told, LOADING)) or (named is None and job.tuning and job.scales):
+        yield _none(
+            f"NCCL_TUNER_PLUGIN is not set, and {library} found no tuner by itself"
+            if named is None
+            else f"{library} was given {_PLUGIN}={named} and does not say that it loaded it"
+        )
 
 
-def _failed(
-    loading: dict[TunerLoading, list[str]], named: str | None, version: str | None
-) -> Iterator[Reason]:
+def _none(text: str, remedy: str = remedies.USE_PLUGIN) -> Reason:
+    return Reason(AnswerKind.NOT_LOADED, text, remedy)
+
+
+def _failed(job: JobLogs, named: str | None, version: str | None) -> Iterator[Reason]:
     """A file was looked for: it was not there, could not be loaded, or has not what is wanted."""
-    symbols = sorted(set(loading[TunerLoading.NO_SYMBOL]))
-    if loading[TunerLoading.UNSUPPORTED]:
-        yield _no_symbol(loading[TunerLoading.UNSUPPORTED][0], symbols, version)
-    messages = [text for text in loading[TunerLoading.FAILED] if _is_own(text, named)]
-    missing = [name for name in loading[TunerLoading.NOT_FOUND] if name not in DEFAULTS]
-    for text in messages:
-        if "No such file or directory" in text and text.split(":")[0] == named:
-            continue
-        yield Reason(
-            AnswerKind.NOT_LOADED,
-            f"dlopen failed: {text}",
-            "mend what it names, see with: ldd $NCCL_TUNER_PLUGIN, or use the bundled file: "
-            'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
-        )
-    if missing or (named is not None and (messages or loading[TunerLoading.NOT_FOUND])):
-        yield Reason(
-            AnswerKind.NOT_LOADED,
-            f"no such file on the ranks' hosts: {missing[0] if missing else named}",
-            remedies.USE_PLUGIN,
-        )
-    if named is not None and symbols:
-        yield _no_symbol(named, symbols, version)
+    missing = [name for name in job.names("not found") if name not in DEFAULTS]
+    if named is not None:
+        # Messages of dlopen about the file that was named, not a default one.
+        failed = [one for one in job.names("failed") if not one.startswith(DEFAULTS)]
+        for text in failed:
+            if "No such file or directory" in text and text.split(":")[0] == named:
+                continue
+            yield _none(
+                f"dlopen failed: {text}",
+                "mend what it names, see with: ldd $NCCL_TUNER_PLUGIN, or use the bundled file: "
+                'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
+            )
+        if failed or job.told("not found"):
+            missing = [*missing, named]
+    if missing:
+        yield _none(f"no such file on the ranks' hosts: {missing[0]}")
+    if named is not None and job.told("no symbol"):
+        yield _no_symbol(named, job, version)
 
 
-def _no_symbol(name: str, symbols: list[str], version: str | None) -> Reason:
-    wanted = ", ".join(symbols) or _wanted(version)
-    library = version or "the library"
+def _no_symbol(name: str, job: JobLogs, version: str | None) -> Reason:
+    release = release_of(version)
+    wanted = ", ".join(sorted(job.names("no symbol"))) or "ncclTunerPlugin_v…"
+    if not job.told("no symbol") and release is not None and release.loads_ours:
+        newest, oldest = release.interfaces[0], release.interfaces[-1]
+        wanted = f"ncclTunerPlugin_v{newest}" + (f" down to v{oldest}" if newest > oldest else "")
     itself = _COLLECTIVES.fullmatch(PurePath(name).name)
     what = "; it is the library of the collectives itself, and no plugin" if itself else ""
-    return Reason(
-        AnswerKind.NOT_LOADED,
-        f"{name} has no symbol that {library} looks for ({wanted}){what}",
+    return _none(
+        f"{name} has no symbol that {version or 'the library'} looks for ({wanted}){what}",
         "use the plugin that comes with rccltune, which has versions 2 to 7: export "
         'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
     )
-
-
-def _wanted(version: str | None) -> str:
-    """The symbols that a release looks for, where it does not say them itself."""
-    release = release_of(version)
-    if release is None or not release.loads_ours:
-        return "ncclTunerPlugin_v…"
-    newest, oldest = release.interfaces[0], release.interfaces[-1]
-    return f"ncclTunerPlugin_v{newest}" + (f" down to v{oldest}" if newest > oldest else "")
-
-
-def _unset(named: str | None, version: str | None) -> Reason:
-    library = version or "the library"
-    if named is None:
-        return Reason(
-            AnswerKind.NOT_LOADED,
-            f"NCCL_TUNER_PLUGIN is not set, and {library} found no tuner by itself",
-            remedies.USE_PLUGIN,
-        )
-    return Reason(
-        AnswerKind.NOT_LOADED,
-        f"{library} was given NCCL_TUNER_PLUGIN={named} and does not say that it loaded it",
-        remedies.USE_PLUGIN,
-    )
-
-
-def _is_own(text: str, named: str | None) -> bool:
-    """Whether a message of dlopen is about the file that was named, not a default one."""
-    return named is not None and not any(text.startswith(name) for name in DEFAULTS)
-
-
-def _is_too_old(version: str | None) -> bool:
-    release = release_of(version)
-    return release is not None and not release.loads_ours

@@ -7,57 +7,46 @@ from typing import Final
 
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import format_size
-from rccltune.why.records import (
-    ASKED_OF_RANKS,
-    NOWHERE,
-    AnswerKind,
-    Call,
-    JobLogs,
-    Reason,
-    TunerLoading,
-)
+from rccltune.why import remedies
+from rccltune.why.evidence import JobLogs, SharedCall
+from rccltune.why.records import NOWHERE, AnswerKind, Reason
 
-_ALIKE: Final = (
-    "give every rank the same rule file, variables and library: source the same env.sh in the "
-    "job's script"
-)
 # A call of a thousand sizes differs at all of them for one reason.
 _MOST: Final = 8
-# Settings of a call that a rank took, each with the line that says so.
-_Taken = dict[Setting | None, str]
+_ASKED_OF_RANKS: Final = (*remedies.FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
 
 
-def calls_that_hang(job: JobLogs) -> Iterator[tuple[Call, Reason, tuple[str, str]]]:
+def calls_that_hang(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str, str]]]:
     """Calls for which two ranks of a communicator took different settings, with both lines."""
-    n = 0
+    found: list[tuple[SharedCall, Reason, tuple[str, str]]] = []
     for call, ranks in job.choices.items():
         (first, mine), *others = ranks.items()
-        other = next((one for one in others if _is_apart(mine, one[1])), None)
-        if other is None or n == _MOST:
-            continue
-        n += 1
-        (name, taken), size = other, format_size(call.nbytes)
-        text = (
-            f"{first} took {_names(mine)} and {name} {_names(taken)} for the same {size} "
-            f"{call.collective.value} of communicator {call.comm}: that hangs"
+        # No setting of one rank's may be one of the other's.
+        name, taken = next(
+            (
+                (name, its)
+                for name, its in others
+                if not any(_is_same(one, other) for one in mine for other in its)
+            ),
+            ("", {}),
         )
-        shown = (next(iter(mine.values())), next(iter(taken.values())))
-        yield call, Reason(AnswerKind.RANKS_DIFFER, text, _ALIKE), shown
+        if taken and len(found) < _MOST:
+            _, collective, nbytes = call.key
+            text = (
+                f"{first} took {_names(mine)} and {name} {_names(taken)} for the same "
+                f"{format_size(nbytes)} {collective.value} of communicator {call.comm}: that hangs"
+            )
+            shown = (next(iter(mine.values())), next(iter(taken.values())))
+            found.append((call, Reason(AnswerKind.RANKS_DIFFER, text, remedies.ALIKE), shown))
+    return found
 
 
-def _is_apart(one: _Taken, other: _Taken) -> bool:
-    """Whether no setting of one rank's may be one of the other's."""
-    return not any(_is_same(mine, its) for mine in one for its in other)
-
-
-def _is_same(one: Setting | None, other: Setting | None) -> bool:
-    if one is None or other is None:
-        return True
+def _is_same(one: Setting, other: Setting) -> bool:
     cell = (one.algorithm, one.protocol) == (other.algorithm, other.protocol)
     return cell and (one.channels == other.channels or None in (one.channels, other.channels))
 
 
-def _names(taken: _Taken) -> str:
+def _names(taken: dict[Setting, str]) -> str:
     return " or ".join(sorted(map(str, taken)))
 
 
@@ -67,23 +56,22 @@ def is_known(job: JobLogs) -> bool:
 
 
 def differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
-    """What ranks were given differently, and the names of the lines that show it."""
-    for where, counted in job.started.items():
-        starts = [f"started {one.how} {one.sha256}" for one in counted]
-        hashes = {one.sha256 for one in counted if one.sha256}
-        if len(hashes) > 1:
-            yield f"{len(hashes)} different rule files were read by {where}", starts
-        if len({one.how for one in counted}) > 1 and where is not NOWHERE:
-            yield f"some ranks of {where} have rules and others none", starts
+    """What ranks were given differently, and the lines that show it."""
+    for where, starts in job.starts.items():
+        n_files, n_ways = len({one.sha256 for one in starts} - {""}), len({o.how for o in starts})
+        if n_files > 1:
+            yield f"{n_files} different rule files were read by {where}", list(starts.values())
+        if n_ways > 1 and where is not NOWHERE:
+            yield f"some ranks of {where} have rules and others none", list(starts.values())
     for name, values in sorted(job.variables.items()):
-        if len(values) > 1 and name in ASKED_OF_RANKS:
+        if len(values) > 1 and name in _ASKED_OF_RANKS:
             known = sorted(values)
-            yield f"{name} differs: {', '.join(known)}", [f"variable {name}={v}" for v in known]
-    using = sorted({name for what, name in job.loading if what is TunerLoading.USING})
+            lines = [job.line("variable", name=name, value=value) for value in known]
+            yield f"{name} differs: {', '.join(known)}", list(filter(None, lines))
+    using = sorted(job.names("using"))
     if len(using) > 1:
-        text = f"ranks load different tuners: {', '.join(using)}"
-        yield text, [f"using {name}" for name in using]
+        lines = [job.line("using", name=name) for name in using]
+        yield f"ranks load different tuners: {', '.join(using)}", list(filter(None, lines))
     if len(job.versions) > 1:
-        names = sorted(job.versions)
-        text = f"ranks load different libraries: {', '.join(names)}"
-        yield text, [f"version {name}" for name in names]
+        text = f"ranks load different libraries: {', '.join(sorted(job.versions))}"
+        yield text, [one.line for one in job.told("version")]

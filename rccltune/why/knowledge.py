@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from rccltune.why.records import BypassingPath, CommunicatorScale, Key, TypeAndO
 class BypassingPaths:
     """Paths that the catalog of variants knows to take calls before a tuner is asked."""
 
-    def __init__(self, *, variables: Mapping[str, set[str]], is_rcclx: bool) -> None:
+    def __init__(self, *, variables: Mapping[str, Sequence[str]], is_rcclx: bool) -> None:
         """Take what the job's log says.
 
         Args:
@@ -202,6 +202,11 @@ class JobKnowledge:
         """Scales of the file's rules; a rule for any ranks or nodes is for ``any``."""
         scales = (CommunicatorScale(rule.n_nodes, rule.n_ranks) for rule in self.file_rules or ())
         return tuple(dict.fromkeys("any" if None in where else str(where) for where in scales))
+
+    def has_rules_for(self, where: CommunicatorScale) -> bool:
+        """Whether the file has a rule for a scale; one that is not known may be in it."""
+        scales = self.file_scales
+        return None in where or str(where) in scales or "any" in scales
 
 
 def conditions_of(rule: Rule) -> str:

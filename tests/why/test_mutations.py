@@ -33,7 +33,7 @@ FORMS = {
     "rccltune: comm=0x9 summary calls=9 hits=4 misses=5 not-selectable=0 fallbacks=0\n"
     "rccltune: comm=0x9 rule line=3 setting=tree/ll channels=4 hits=4\n"
     f"{_HEAD}AllReduce: 1024 Bytes -> Algo TREE proto LL channel{{Lo..Hi}}={{0..3}}\n",
-    "refused": "rccltune: error: communicator of 2 ranks on 1 nodes: R10 file-refused: "
+    "refused": "rccltune: error: nodes=1 ranks=2: R10 file-refused: "
     "/r.csv: refused, 1 errors\n"
     "  line 3: unknown algorithm 'teapot' [unknown-algorithm]\n",
     "own reader": _INIT

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.messages import plugin_reasons
-from rccltune.why.collector import LogCollector
+from rccltune.why.evidence import JobLogs
 from rccltune.why.knowledge import JobKnowledge
-from rccltune.why.plugin_lines import PluginLines
-from rccltune.why.ranges import job_report
-from rccltune.why.records import AnswerKind, JobReport
+from rccltune.why.lines import LineReader
+from rccltune.why.records import AnswerKind, CommunicatorScale, JobReport
+from rccltune.why.report import job_report
 
 _CODE = re.compile(r"#define REASON_\w+\s+\"(R\d\d) ([a-z-]+)(: )?\"")
 # What ends a start: the first text of each must be a code's.
@@ -22,12 +22,19 @@ _END = re.compile(
 )
 
 
+def read(*lines: str) -> JobLogs:
+    """What lines of the plugin put down."""
+    job = JobLogs()
+    reader = LineReader(job)
+    for line in lines:
+        reader.line(line, "job.log:1", "stderr")
+    reader.finish()
+    return job
+
+
 def answered(line: str) -> JobReport:
     """What is answered from one line of the plugin."""
-    evidence = LogCollector()
-    PluginLines(evidence).line("stderr", line)
-    known = JobKnowledge()
-    return job_report(evidence.finish({}), known)
+    return job_report(read(line), JobKnowledge())
 
 
 @pytest.fixture
@@ -66,7 +73,7 @@ def test_every_reason_of_a_start_has_an_answer(code: str) -> None:
     said = f"{code} {reason.name}: RCCLTUNE_MODE='x': expected a mode"
     for head in (
         "rccltune: comm=0123456789abcdef nodes=1 ranks=64 abi=v5 inert: ",
-        "rccltune: error: communicator of 64 ranks on 1 nodes: ",
+        "rccltune: error: nodes=1 ranks=64: ",
     ):
         (found,) = answered(head + said).answers
         assert found.kind is AnswerKind(reason.answer)
@@ -91,45 +98,42 @@ def test_every_reason_of_a_decision_has_an_answer(code: str) -> None:
 START = "rccltune: comm=00000000000000ab nodes=1 ranks=8 abi=v5 "
 COMM = "rccltune: comm=00000000000000ab "
 DECISION = COMM + "decision collective=allreduce nbytes=8 "
+SHA = "0" * 64
 LINES = [
-    (START + "rules=1 of=2 skipped-rows=0 file=/a b/r.csv sha256=" + "0" * 64, "started"),
-    (DECISION + "answer=-1/-1/4 line=3 host=ring/ll", "seen"),
-    (DECISION + "answer=none line=0 host=algorithm7/protocol3", "seen"),
-    (DECISION + "answer=none line=0 host=- offered=-", "seen"),
-    (COMM + "summary calls=4 hits=1 misses=1 not-selectable=2 fallbacks=0", "totals"),
-    (COMM + "rule line=2 setting=tree/ll channels=4 hits=9", "hit_rules"),
-    (
-        "rccltune: warning: R16 other-library: /r.csv has rules for NCCL 2.28.9, and this job runs NCCL 2.30.7: whether …",
-        "other_library",
-    ),
-    (
-        START
-        + "rules=1 of=1 skipped-rows=0 file=/r.csv sha256="
-        + "0" * 64
-        + " product=NVIDIA-H200 "
-        "library=NCCL 2.30.7 (its rules are for NCCL 2.28.9)",
-        "other_library",
-    ),
-    (
-        START + "rules=1 of=1 skipped-rows=0 file=/r.csv sha256=" + "0" * 64 + " unchecked=library "
-        "(not known here)",
-        "unchecked",
-    ),
-    (
-        "rccltune: error: comm=0: R17 record-failed: the record could not be written to /x: the disk is full; what …",
-        "unwritten",
-    ),
-    ("rccltune: error: comm=00000000000000ab: the record could not be written to /x", "unwritten"),
-]
+    (START + f"rules=1 of=2 skipped-rows=0 file=/a b/r.csv sha256={SHA}", "rules", {"file": "/a b/r.csv"}),
+    (START + f"rules=1 of=1 skipped-rows=0 file=/r.csv sha256={SHA} product=NVIDIA-H200 library=NCCL 2.30.7 "
+     "rules-for=NCCL 2.28.9", "rules", {"library": "NCCL 2.30.7", "measured": "NCCL 2.28.9"}),
+    (START + f"rules=1 of=1 skipped-rows=0 file=/r.csv sha256={SHA} unchecked=product,library (not known here) "
+     "needs=A=1 (not set)", "rules", {"unchecked": "product,library", "needs": "A=1"}),
+    ("rccltune: warning: R16 other-library: /r.csv has rules for …", "warned", {"text": "R16 other-library: /r.csv has rules for …"}),
+    ("rccltune: error: comm=0: R17 record-failed: /x: the disk is full", "unwritten", {"text": "R17 record-failed: /x: the disk is full"}),
+    ("rccltune: error: nodes=1 ranks=8: R10 file-refused: /r.csv", "stopped", {"ranks": "8"}),
+]  # fmt: skip
+BEFORE = ("", "[1,0]<stderr>:", "host7: ", "garbage without an end")
 
 
-@pytest.mark.parametrize(("line", "where"), LINES)
-def test_each_kind_of_line_puts_something_down(line: str, where: str) -> None:
+@pytest.mark.parametrize(("line", "tells", "words"), LINES)
+def test_each_kind_of_line_is_put_down(line: str, tells: str, words: dict[str, str]) -> None:
     """Alone, and behind whatever a launcher puts before it."""
-    for before in ("", "[1,0]<stderr>:", "host7: ", "garbage without an end"):
-        evidence = LogCollector()
-        own = PluginLines(evidence)
-        own.line("a", START + "inert: nothing")
-        evidence.job.started.clear()
-        own.line("a", before + line + "\n")
-        assert getattr(evidence.job, where), line
+    for before in BEFORE:
+        (told,) = read(before + line + "\n").told(tells)
+        assert words.items() <= told.words.items()
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_decisions_and_sums_are_put_down_by_scale(before: str) -> None:
+    """Names of settings that are not known today are none; the sums of processes are added."""
+    where = CommunicatorScale(1, 8)
+    lines = [
+        START + f"rules=1 of=1 skipped-rows=0 file=/r.csv sha256={SHA}",
+        DECISION + "answer=-1/-1/4 line=3 host=ring/ll",
+        DECISION + "answer=none line=0 host=algorithm7/protocol3 offered=-",
+        *[COMM + "summary calls=4 hits=1 misses=1 not-selectable=2 fallbacks=0"] * 2,
+        COMM + "rule line=2 setting=tree/ll channels=4 hits=9",
+    ]
+    job = read(*(before + line for line in lines))
+    (record,) = job.seen.values()
+    assert [(str(one.setting), one.line) for one in record.said] == [("-/-/4", 3), ("None", 0)]
+    assert record.offered == frozenset()
+    assert job.totals == {where: {"calls": 8, "hits": 2, "misses": 2, "shut": 4}}
+    assert [(str(one.setting), n) for one, n in job.hits[where].items()] == [("tree/ll/4", 9)]

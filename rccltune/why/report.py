@@ -1,4 +1,4 @@
-"""Answers at single sizes, joined into ranges."""
+"""The report: answers at single sizes joined into ranges, the questions and the remarks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Final
 
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
+from rccltune.why.answers import SizeAnswers
 from rccltune.why.differences import calls_that_hang
-from rccltune.why.job_remarks import job_remarks
+from rccltune.why.evidence import JobLogs
 from rccltune.why.knowledge import JobKnowledge
 from rccltune.why.questions import job_questions
 from rccltune.why.records import (
     NOWHERE,
     AnswerKind,
     CommunicatorScale,
-    JobLogs,
     JobReport,
     Key,
     Reason,
     SizeAnswer,
 )
-from rccltune.why.remedies import as_asked
-from rccltune.why.size_answers import SizeAnswers
+from rccltune.why.remarks import job_remarks
 
 # Jobs spend most of their time in the first.
 _WEIGHT: Final = (
@@ -41,17 +40,17 @@ _FIRST: Final = (AnswerKind.RANKS_DIFFER, AnswerKind.STUCK)
 
 
 def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
-    """All answers and remarks that the evidence gives.
+    """All answers and remarks that the facts give.
 
     Args:
-        job: all evidence.
+        job: all facts.
         known: what other packages know.
     """
     judge = SizeAnswers(job, known)
     answers = [*_hanging(job), *_stuck(job), *_by_size(job, judge), *_nameless(job)]
     # The summary names rules that were hit: all that is known where single sizes stay open.
     open_scales = {answer.where for answer in answers if answer.kind is AnswerKind.UNKNOWN}
-    for where in sorted(open_scales & set(job.hit_rules), key=str):
+    for where in sorted(open_scales & set(job.hits), key=str):
         answers += _hits(job, where, known)
     answers += _by_scale(job, judge, known)
     if not answers:
@@ -82,14 +81,14 @@ def _order(answer: SizeAnswer) -> tuple[int, int, int, int, int]:
 def _hanging(job: JobLogs) -> Iterator[SizeAnswer]:
     """Calls that ranks of a communicator run differently."""
     for call, reason, _ in calls_that_hang(job):
-        key: Key = (call.where, call.collective, call.nbytes)
-        yield _answer(call.where, key, (call.nbytes,), reason)
+        yield _answer(call.key[0], call.key, (call.key[2],), reason)
 
 
 def _nameless(job: JobLogs) -> Iterator[SizeAnswer]:
     """Choices of which no line names the collective."""
     for (where, nbytes), record in sorted(job.nameless.items(), key=str):
-        took = ", ".join(f"{ran}{as_asked(job, ran)}" for ran in record.ran if ran is not None)
+        ran = [one for one in record.ran if one is not None]
+        took = ", ".join(f"{one}{remedies.as_asked(job.variables, one)}" for one in ran)
         reason = Reason(
             AnswerKind.UNKNOWN,
             f"a call took {took or 'what has no name here'}; which collective is not told",
@@ -101,19 +100,18 @@ def _nameless(job: JobLogs) -> Iterator[SizeAnswer]:
 def _stuck(job: JobLogs) -> Iterator[SizeAnswer]:
     """Calls that ended the job: no rule helps, since a tuner can only choose from what is left."""
     library = job.library or "the library"
-    for where, counted in job.stuck.items():
-        for stuck in counted:
-            name = stuck.collective.value if stuck.collective else "a call"
-            kind = f" of {stuck.dtype}" if stuck.dtype else ""
-            limits = stuck.limits or _limits(job)
-            set_to = ", ".join(f"{variable}={value}" for variable, value in limits)
-            why = f" and ended the job: {set_to} leaves none that can" if set_to else ""
-            reason = Reason(
-                AnswerKind.STUCK,
-                f"{library} found no algorithm and protocol for {name}{kind}{why}",
-                remedies.lift(limits, job.library) if limits else remedies.TELL_LIBRARY,
-            )
-            yield replace(_answer(where, None, (), reason), collective=stuck.collective)
+    for stuck in job.stuck:
+        name = stuck.collective.value if stuck.collective else "a call"
+        kind = f" of {stuck.dtype}" if stuck.dtype else ""
+        limits = stuck.limits or _limits(job)
+        set_to = ", ".join(f"{variable}={value}" for variable, value in limits)
+        why = f" and ended the job: {set_to} leaves none that can" if set_to else ""
+        reason = Reason(
+            AnswerKind.STUCK,
+            f"{library} found no algorithm and protocol for {name}{kind}{why}",
+            remedies.lift(limits, job.library) if limits else remedies.TELL_LIBRARY,
+        )
+        yield replace(_answer(stuck.where, None, (), reason), collective=stuck.collective)
 
 
 def _limits(job: JobLogs) -> tuple[tuple[str, str], ...]:
@@ -159,19 +157,19 @@ def _answer(
 def _by_scale(job: JobLogs, judge: SizeAnswers, known: JobKnowledge) -> Iterator[SizeAnswer]:
     """Communicators of which no call is known by its size."""
     sized = {key[0] for key in job.seen if key[2] > 0}
-    told = {*job.started, *job.totals, *job.hit_rules, *job.scales} - sized
+    told = {*job.starts, *job.totals, *job.hits, *job.scales} - sized
     for where in sorted(told, key=str):
         reason = judge.cause(where)
         if reason is not None:
             if where.n_ranks != 1:
                 yield _answer(where, None, (), reason)
-        elif where in job.hit_rules:
+        elif where in job.hits:
             yield from _hits(job, where, known)
         elif where in job.totals:
             yield _answer(where, None, (), _sum(job, where))
         elif not sized and where.n_ranks != 1:
             text = "which sizes were called is not told, nor what was answered"
-            remedy = remedies.TELL_LIBRARY if job.loaded else remedies.TELL_PLUGIN
+            remedy = remedies.TELL_LIBRARY if job.table is not None else remedies.TELL_PLUGIN
             yield _answer(where, None, (), Reason(AnswerKind.UNKNOWN, text, remedy))
 
 
@@ -180,7 +178,7 @@ def _hits(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterat
     unsaid = "nothing here says what ran"
     if where in job.tuning:
         unsaid = "the plugin's summary does not say at which sizes"
-    for answer, count in sorted(job.hit_rules[where].items(), key=lambda one: one[0].line):
+    for answer, count in sorted(job.hits[where].items(), key=lambda one: one[0].line):
         setting = answer.setting or "nothing"
         reason = Reason(
             AnswerKind.HIT,
@@ -193,36 +191,28 @@ def _hits(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterat
             key: Key = (where, rule.collective, rule.min_nbytes)
             yield _answer(where, key, (rule.min_nbytes, rule.max_nbytes), reason)
     sums = job.totals.get(where)
-    if sums is not None and sums.hits < sums.calls:
+    if sums is not None and sums["hits"] < sums["calls"]:
         yield _answer(where, None, (), _sum(job, where))
 
 
 def _sum(job: JobLogs, where: CommunicatorScale) -> Reason:
     """Calls by the summary alone."""
     sums = job.totals[where]
-    if not sums.calls:
+    calls, misses, shut = sums["calls"], sums["misses"], sums["shut"]
+    if not calls:
         return Reason(
             AnswerKind.BYPASSED,
             "the plugin was not asked once: every call went a path before the tuner, or there was "
             "none of the five collectives",
             remedies.TELL_LIBRARY,
         )
-    if sums.not_selectable and not sums.misses:
-        return Reason(
-            AnswerKind.NOT_SELECTABLE,
-            f"{sums.not_selectable} of {sums.calls} calls: a rule matched, and the library does "
-            "not offer what it asks for",
-            remedies.TELL_PLUGIN,
-        )
-    if sums.misses and not sums.not_selectable:
-        return Reason(
-            AnswerKind.HOLE,
-            f"{sums.misses} of {sums.calls} calls: the file has no rule for them",
-            remedies.TELL_PLUGIN,
-        )
-    return Reason(
-        AnswerKind.UNKNOWN,
-        f"{sums.misses} of {sums.calls} calls met no rule, {sums.not_selectable} one that cannot "
-        "be chosen; the summary does not say which sizes",
-        remedies.TELL_PLUGIN,
-    )
+    kind, text = AnswerKind.HOLE, f"{misses} of {calls} calls: the file has no rule for them"
+    if bool(shut) == bool(misses):
+        kind = AnswerKind.UNKNOWN
+        text = f"{misses} of {calls} calls met no rule, {shut} one that cannot be chosen; "
+        text += "the summary does not say which sizes"
+    elif shut:
+        kind = AnswerKind.NOT_SELECTABLE
+        text = f"{shut} of {calls} calls: a rule matched, and the library does not offer what it "
+        text += "asks for"
+    return Reason(kind, text, remedies.TELL_PLUGIN)
