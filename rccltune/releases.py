@@ -88,6 +88,8 @@ class Release:
         has_symmetric: whether buffers in symmetric windows go around a tuner.
         knows_cpx: whether it finds its way on partitioned GPUs.
         keeps_scratch: whether its ROCm keeps scratch memory between kernels.
+        idle_source: where its log names no channels, the line of its source by which a tuner that
+            answers nothing changes nothing; empty where the log says it itself, or nobody looked.
         remark: what else who deploys rules must know.
     """
 
@@ -102,6 +104,7 @@ class Release:
     has_symmetric: bool = False
     knows_cpx: bool = True
     keeps_scratch: bool = True
+    idle_source: str = ""
     remark: str = ""
 
     @property
@@ -173,6 +176,7 @@ _RCCL: Final = _lines(
         "name": "RCCL 2.21.5 (ROCm 6.3)",
         "remark": PAIRS,
         "knows_cpx": True,
+        "idle_source": "RCCL 2.21.5, src/enqueue.cc:1652",
     },
     {
         "first": (2, 22),
@@ -182,6 +186,7 @@ _RCCL: Final = _lines(
         "name": "RCCL 2.22.3 (ROCm 6.4)",
         "remark": "",
         "keeps_scratch": True,
+        "idle_source": "NCCL 2.22.3, which it is made of, src/enqueue.cc:1686",
     },
     {
         "first": (2, 26),
@@ -189,6 +194,7 @@ _RCCL: Final = _lines(
         "rocm": ("7.0", "7.0"),
         "abi": 4,
         "name": "RCCL 2.26.6, 2.27.7 (ROCm 7.0 to 7.2)",
+        "idle_source": "",
         "remark": _AGAIN,
     },
     {"first": (2, 27), "number": "2.27.7", "rocm": ("7.1", "7.1")},
@@ -227,8 +233,22 @@ _NCCL: Final = _lines(
     ),
     {"first": (2, 19), "number": "2.19.4", "abi": 1},
     {"first": (2, 20, 3), "number": "2.20.5"},
-    {"first": (2, 21), "number": "2.21.5", "name": "NCCL 2.21", "abi": 2, "remark": PAIRS},
-    {"first": (2, 22), "number": "2.23.4", "name": "NCCL 2.22, 2.23", "abi": 3, "remark": ""},
+    {
+        "first": (2, 21),
+        "number": "2.21.5",
+        "name": "NCCL 2.21",
+        "abi": 2,
+        "remark": PAIRS,
+        "idle_source": "NCCL 2.21.5, src/enqueue.cc:1561",
+    },
+    {
+        "first": (2, 22),
+        "number": "2.23.4",
+        "name": "NCCL 2.22, 2.23",
+        "abi": 3,
+        "remark": "",
+        "idle_source": "NCCL 2.22.3, src/enqueue.cc:1686, and 2.23.4, :1929",
+    },
     # RCCL takes a collective's name before a list too, from a list of names in another order
     # (rccltune.logs.library): in 2.27.7 allreduce: acts on reduce, reduce: on all_reduce.
     {
@@ -236,6 +256,7 @@ _NCCL: Final = _lines(
         "number": "2.26.5",
         "name": "NCCL 2.24 to 2.27",
         "abi": 4,
+        "idle_source": "",
         "limits_by_name": True,
     },
     {"first": (2, 27), "number": "2.27.7", "has_symmetric": True},

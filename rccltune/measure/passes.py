@@ -52,6 +52,8 @@ class SweepScope:
         timing: one of TIMINGS.
         n_communicators: of the second pass.
         checked_up_to: largest call in bytes whose results are checked; None checks all, 0 none.
+        idle_source: what says that idle is the site where the log names no channels; see
+            :class:`rccltune.releases.Release`.
     """
 
     sizes: Mapping[Collective, tuple[int, ...]]
@@ -63,6 +65,7 @@ class SweepScope:
     timing: str = defaults.TIMING
     n_communicators: int = defaults.COMMUNICATORS
     checked_up_to: int | None = None
+    idle_source: str = ""
 
     def settings_of(self, collective: Collective) -> tuple[Setting, ...]:
         """Settings that are tried; none where no tuner is asked."""
@@ -253,7 +256,7 @@ def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
         wanted: what to measure.
         table: rows of the passes before; None before they are over.
     """
-    cells = {} if table is None else sizes_that_differ(table)
+    cells = {} if table is None else sizes_that_differ(table, wanted.idle_source)
     if table is None or not cells:
         return []
     quick, captured = quick_rows(table), captures(table)
@@ -290,24 +293,64 @@ def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     ]
 
 
-def sizes_that_differ(table: pd.DataFrame) -> dict[Collective, tuple[int, ...]]:
+def sizes_that_differ(
+    table: pd.DataFrame, idle_source: str = ""
+) -> dict[Collective, tuple[int, ...]]:
     """Sizes in bytes at which the library as it is ran another setting than with our plugin idle.
 
     Where a side did not say what it ran, nothing is known, and nothing differs.
 
     Args:
         table: rows of the sweep's runs.
+        idle_source: where the library's log names no channels, what of its source says that they
+            are the same with a tuner that answers nothing. Without it such sizes differ.
     """
+    found: dict[Collective, list[int]] = {}
+    for (collective, nbytes), (site, idle) in _own_choices(table).items():
+        if site != idle or (_has_no_channels(site) and not idle_source):
+            found.setdefault(Collective(collective), []).append(nbytes)
+    return {name: tuple(sorted(sizes)) for name, sizes in found.items()}
+
+
+def idle_by_source(table: pd.DataFrame, idle_source: str) -> list[str]:
+    """The sentence about sizes at which idle stands for the site because the source says so.
+
+    Args:
+        table: rows of the sweep's runs.
+        idle_source: what of the library's source says it; see :func:`sizes_that_differ`.
+    """
+    own = [site for site, idle in _own_choices(table).values() if site == idle]
+    n_derived = sum(map(_has_no_channels, own)) if idle_source else 0
+    if not n_derived:
+        return []
+    said = (
+        f"derived, not measured: the plugin idle stands for the site at {n_derived} sizes at which "
+        "both ran the same algorithm and protocol; this library's log names no channels, and its "
+        f"source gives a tuner that answers nothing no say in them ({idle_source})"
+    )
+    return [said]
+
+
+def _own_choices(
+    table: pd.DataFrame,
+) -> dict[tuple[str, int], tuple[Setting | None, Setting | None]]:
+    """What the site and the idle plugin ran, by collective and size, where both said it."""
     called = table[table["ran"] != ""]
     site, idle = (
         called[called["setting"] == str(one)].groupby(["collective", "nbytes"])["ran"].first()
         for one in (BASELINE, SILENT)
     )
-    found: dict[Collective, list[int]] = {}
-    for collective, nbytes in site.index.intersection(idle.index):
-        if setting_of(site[collective, nbytes]) != setting_of(idle[collective, nbytes]):
-            found.setdefault(Collective(collective), []).append(int(nbytes))
-    return {name: tuple(sorted(sizes)) for name, sizes in found.items()}
+    return {
+        (str(collective), int(nbytes)): (
+            setting_of(site[collective, nbytes]),
+            setting_of(idle[collective, nbytes]),
+        )
+        for collective, nbytes in site.index.intersection(idle.index)
+    }
+
+
+def _has_no_channels(setting: Setting | None) -> bool:
+    return setting is not None and setting.channels is None
 
 
 # What is measured, one after the other. Each takes what is wanted and the rows of all before it;

@@ -43,6 +43,7 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Role, Setting
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
+from rccltune.releases import release_of
 from rccltune.session import files, place, plan, runs
 from rccltune.session.runs import PerfRun
 from rccltune.session.store import SessionSetup
@@ -260,6 +261,7 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
             hint="ask for larger sizes (--max-bytes).",
         )
     dtype, op = call_words(sweep)
+    release = release_of(instrument.ground.library.version)
     return SweepScope(
         sizes=sizes,
         placements=sweep.placements,
@@ -270,6 +272,7 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
         timing=request.timing,
         n_communicators=request.communicators,
         checked_up_to=instrument.checked_up_to,
+        idle_source=release.idle_source if release is not None else "",
     )
 
 
@@ -340,7 +343,12 @@ def measure_with_perf(
         n_samples=n_samples,
         aside=measuring.aside(),
         not_offered=tuple(_not_offered(prepared, table)),
-        remarks=(*unattributed(table), *clocks_differ(table), *of_ranks(measuring.runs)),
+        remarks=(
+            *unattributed(table),
+            *passes.idle_by_source(table, measuring.wanted.idle_source),
+            *clocks_differ(table),
+            *of_ranks(measuring.runs),
+        ),
         is_over=measuring.is_over,
         seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
         library=prepared.instrument.ground.library.version or "unknown",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from made_runs import FIRST, Told, as_asked, call, make, step
+from wording import lacks
 
 from rccltune.measure import passes
 from rccltune.measure.passes import SweepScope
@@ -15,6 +16,7 @@ from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
+from rccltune.releases import release_of
 from rccltune.session import plan, rows, runs
 from rccltune.session.plan import Label, Step
 from rccltune.verify import pairs
@@ -216,6 +218,32 @@ def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_pat
     make(tmp_path / "same", called, number=2, plugin=False, ending={})
     assert passes.plan_site(scope, rows.rows_of_runs(runs.read_runs(tmp_path / "same"))) == []
     assert passes.plan_site(scope, None) == []
+
+
+def test_without_channels_in_the_log_the_source_says_whether_idle_is_the_site(
+    tmp_path: Path,
+) -> None:
+    """RCCL before 2.24 logs "Algo 1 proto 0": equal where its source was read, else timed."""
+    sizes = (1024, MIB)
+    scope = wanted(sizes={Collective.ALL_REDUCE: sizes}, placements=(Placement.OUT_OF_PLACE,))
+
+    def told(one: Step, rank: int) -> dict[str, Any]:
+        found = as_asked(one, rank)
+        return {**found, "ran": found["ran"].rpartition("/")[0]} if found.get("ran") else found
+
+    make(tmp_path, the_one(passes.plan_first_pass(scope)), told=told, ending={})
+    make(tmp_path, the_one(passes.plan_asked(scope)), number=2, plugin=False, told=told, ending={})
+    table = rows.rows_of_runs(runs.read_runs(tmp_path))
+    asked = passes.sizes_that_differ(table)[Collective.ALL_REDUCE]
+    assert set(sizes) <= set(asked)
+    source = release_of("RCCL 2.21.5")
+    assert source is not None
+    assert passes.sizes_that_differ(table, source.idle_source) == {}
+    (said,) = passes.idle_by_source(table, source.idle_source)
+    assert lacks(said, "derived", f"{len(asked)} sizes", "RCCL 2.21.5", "src/enqueue.cc:1652") == []
+    newer = release_of("RCCL 2.27.7")
+    assert newer is not None
+    assert passes.idle_by_source(table, newer.idle_source) == []
 
 
 def test_the_library_as_it_is_says_what_it_runs_and_is_not_timed() -> None:
