@@ -20,7 +20,7 @@ from rccltune.measure.perf_sweep import PreparedPerfSweep, measure_with_perf
 from rccltune.measure.request import Request
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.measure.sweep_result import SweepResult
-from rccltune.model import defaults, schema
+from rccltune.model import defaults
 from rccltune.model.brief import brief
 from rccltune.model.errors import VerificationError
 from rccltune.model.measurement import Notice
@@ -82,6 +82,8 @@ class TuneResult:
     def as_plain(self) -> dict[str, Any]:
         """Plain form for --json."""
         # Verification has written another text since.
+        from rccltune.verify.verdict_store import verdict_plain
+
         emitted = self.emitted.as_plain()
         del emitted["text"]
         return {
@@ -90,7 +92,7 @@ class TuneResult:
             "runner": self.runner,
             "sweep": self.swept.as_plain(),
             "emitted": emitted,
-            "verified": [schema.to_plain(one.file) for one in self.verified],
+            "verified": [verdict_plain(one.file) for one in self.verified],
             "exports": str(self.exports),
             "figures": str(self.figures),
             "report": self.report.as_plain(),

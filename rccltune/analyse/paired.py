@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, nan_safe, t_quantile
 from rccltune.model import defaults
+from rccltune.model.estimate import Estimate
+from rccltune.model.rounding import rounded_record
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LogMean:
     """Mean of log ratios with its standard error over replicates.
 
     Attributes:
@@ -40,11 +42,16 @@ class Estimate:
         """High end of the two-sided interval."""
         return self.log + float(t_quantile((1 + level) / 2, self.df)) * self.se
 
-    def __add__(self, other: Estimate) -> Estimate:
+    def ratio(self, level: float = INTERVAL) -> Estimate:
+        """The ratio with its interval, rounded as it is written."""
+        ends = (self.log, self.low(level), self.high(level))
+        return rounded_record(Estimate.of_logs(*ends, self.n))
+
+    def __add__(self, other: LogMean) -> LogMean:
         """Sum of two independent estimates; degrees of freedom as Welch (1947) has them."""
         total = self.se**2 + other.se**2
         parts = sum(one.se**4 / one.df for one in (self, other))
-        return Estimate(
+        return LogMean(
             log=self.log + other.log,
             se=float(np.sqrt(total)),
             df=total**2 / parts if parts else min(self.df, other.df),
@@ -86,15 +93,15 @@ class PairedRatios:
         self._views = _TWO_VIEWS if log.shape[1] > 1 else 1.0
         self._spare = spare
 
-    def at(self, size: int, view: int) -> Estimate | None:
+    def at(self, size: int, view: int) -> LogMean | None:
         """Mean at one size; None where nothing was repeated there."""
         n, variance = int(np.isfinite(self.log[:, view, size]).sum()), float(self.variance[size])
         if n < 2 or not np.isfinite(variance):
             return None
         df = float(self._spare[size]) * self._views
-        return Estimate(float(self.mean[view, size]), float(np.sqrt(variance / n)), df, n)
+        return LogMean(float(self.mean[view, size]), float(np.sqrt(variance / n)), df, n)
 
-    def over(self, chosen: Truths) -> list[Estimate]:
+    def over(self, chosen: Truths) -> list[LogMean]:
         """Mean over some sizes in each view; nothing where fewer than two replicates have it.
 
         Replicates that lack a size stand at its mean: they say nothing of it.
@@ -108,13 +115,13 @@ class PairedRatios:
         variance = max(float(squares) / (n - 1), LEAST**2)
         means = nan_safe(np.nanmean, self.mean[:, chosen], 1)
         se, df = float(np.sqrt(variance / n)), (n - 1) * self._views
-        return [Estimate(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
+        return [LogMean(float(mean), se, df, n) for mean in means if np.isfinite(mean)]
 
-    def least(self, chosen: Truths) -> Estimate | None:
+    def least(self, chosen: Truths) -> LogMean | None:
         """Mean over some sizes in the view that gains least: a rule serves every placement."""
         return min(self.over(chosen), key=lambda one: one.log, default=None)
 
-    def pooled(self) -> Estimate | None:
+    def pooled(self) -> LogMean | None:
         """Mean over all sizes and views, its spread from replicates within sizes.
 
         Of two launches alone no mean over sizes has a spread of its own; sizes together have.
@@ -125,10 +132,10 @@ class PairedRatios:
         variance = max(float(np.nansum(self._about**2)) / spare, LEAST**2)
         n = int(np.isfinite(self.log).sum())
         se = float(np.sqrt(variance / n))
-        return Estimate(float(np.nanmean(self.mean)), se, float(spare), int(self.n.max()))
+        return LogMean(float(np.nanmean(self.mean)), se, float(spare), int(self.n.max()))
 
 
-def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
+def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> LogMean | None:
     """log(reference / other) of two independent groups of log times; None below two of either.
 
     Welch's interval (1947): the groups may differ in spread.
@@ -143,14 +150,14 @@ def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> Estimate | None:
     return _mean_of(first) + _mean_of(-second)
 
 
-def _mean_of(group: Array) -> Estimate:
+def _mean_of(group: Array) -> LogMean:
     """Mean of a group with the spread of its own."""
     n = len(group)
     variance = max(float(group.var(ddof=1)), LEAST**2)
-    return Estimate(float(group.mean()), float(np.sqrt(variance / n)), float(n - 1), n)
+    return LogMean(float(group.mean()), float(np.sqrt(variance / n)), float(n - 1), n)
 
 
-def is_equal(estimate: Estimate, margin: float, level: float = defaults.LEVEL) -> bool:
+def is_equal(estimate: LogMean, margin: float, level: float = defaults.LEVEL) -> bool:
     """Whether two one-sided tests show a log ratio within a margin (Schuirmann, 1987)."""
     reach = float(t_quantile(1 - level, estimate.df)) * estimate.se
     return abs(estimate.log) + reach < margin

@@ -212,7 +212,7 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
     """The session with LL128 forced: what its rules gain; the rules where told."""
     variable = "=".join(LL128_FORCED)
     kept = [rule for one in forced.verified for rule in one.standings if rule.is_kept]
-    gains = [rule.gain.ratio for rule in kept if rule.gain]
+    gains = [rule.gain.value for rule in kept if rule.gain]
     if not gains:
         return [f"{variable}: no gain is certain"]
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
@@ -249,9 +249,9 @@ def _rules(one: VerificationResult) -> list[str]:
                 up_to = " up to 4 MiB" if LOOP in rule.clock else ""
                 said += f" in a graph{up_to}, one by one {loop_of(rule)}"
             if rule.one_root is not None:
-                said += f", with one root {rule.one_root.ratio:.2f}x"
+                said += f", with one root {rule.one_root.value:.2f}x"
             if rule.registered is not None:
-                said += f", with registered buffers {rule.registered.ratio:.2f}x"
+                said += f", with registered buffers {rule.registered.value:.2f}x"
             found.append(said)
     return found
 

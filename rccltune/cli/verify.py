@@ -124,11 +124,11 @@ def verify(
     from rccltune.measure.instrument import session_instrument
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import session_request
-    from rccltune.model.schema import to_plain
     from rccltune.rules.placement_files import file_name
     from rccltune.session.folders import is_swept, sweep_then_verify
     from rccltune.session.store import open_session
     from rccltune.verify.outcome import VerifyRequest
+    from rccltune.verify.verdict_store import verdict_plain
     from rccltune.verify.verification import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
@@ -158,7 +158,7 @@ def verify(
     )
     with shown_progress(console) as reporter:
         done = verify_rules(request, measured.sweep, instrument, reporter=reporter)
-    console.result(to_plain(done.file), text_of(done))
+    console.result(verdict_plain(done.file), text_of(done))
     if not keep_losers:
         console.say(f"Next: {_next(done, session, is_own=rules is None)}")
         if rules is None and (session / "plots").is_dir():
@@ -243,7 +243,7 @@ def how_often(file: VerdictFile) -> str:
 def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
     gain, loop = one.gain, one.loop
     also = [
-        f"{found.ratio:.2f}x" if found else "–"
+        f"{found.value:.2f}x" if found else "–"
         for name, found in ((_ONE_ROOT, one.one_root), (_REGISTERED, one.registered))
         if name in columns
     ]
@@ -252,7 +252,7 @@ def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
         format_size(one.min_nbytes),
         format_last(one.max_nbytes),
         str(one.setting),
-        f"{gain.ratio:.2f}x" if gain else "–",
+        f"{gain.value:.2f}x" if gain else "–",
         f"{gain.low:.2f} to {gain.high:.2f}" if gain else "–",
         str(one.n_sizes),
         loop_of(one) if loop else "the same clock",
@@ -262,7 +262,7 @@ def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
 
 def loop_of(one: RuleVerdict) -> str:
     """``1.01x``, or that the loop is too noisy to say."""
-    return "too noisy to say" if one.is_loop_noisy else f"{one.loop.ratio:.2f}x" if one.loop else ""
+    return "too noisy to say" if one.is_loop_noisy else f"{one.loop.value:.2f}x" if one.loop else ""
 
 
 def not_kept(done: VerificationResult) -> list[str]:
@@ -288,7 +288,7 @@ def beside_lines(done: VerificationResult) -> list[str]:
     return [
         f"the plugin by itself, {one}: taken off the gains there"
         for one in file.beside
-        if one.ratio.ratio < 1
+        if one.ratio.value < 1
         and any(
             rule.is_kept
             and rule.collective is one.collective

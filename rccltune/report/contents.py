@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model import grammar
 from rccltune.model.choice import Rule, Zone, waiting
+from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
@@ -22,7 +23,7 @@ from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import plan, runs, store
 from rccltune.session.place import stored_place
-from rccltune.verify.verdict import Ratio, RuleVerdict
+from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verdict_store import (
     FailedVerification,
     refusals,
@@ -58,7 +59,7 @@ class DeliveredRule:
     """
 
     rule: Rule
-    gain: Ratio | None
+    gain: Estimate | None
     verdict: RuleVerdict | None
     zone: Zone | None
     fallback: bool
@@ -258,7 +259,7 @@ def _unwritten(zones: Iterable[Zone]) -> RuleFileOfSession:
     return RuleFileOfSession(name="", path=None, file=nothing, rules=rules, verification=None)
 
 
-def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Ratio | None:
+def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Estimate | None:
     """Gain of a rule as page and figures show it: as verified, else as the choice has it.
 
     Args:
@@ -267,10 +268,7 @@ def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Ratio | None
     """
     if verdict is not None:
         return verdict.gain
-    if zone is None or zone.gain is None:
-        return None
-    gain = zone.gain
-    return Ratio(ratio=gain.value, low=gain.low, high=gain.high, n=gain.n)
+    return zone.gain if zone is not None else None
 
 
 def is_of(rule: Rule, zone: Zone) -> bool:

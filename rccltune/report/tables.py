@@ -243,7 +243,7 @@ def _rules(
                         **_setting(panel, rule.setting),
                         "min_nbytes": rule.min_nbytes,
                         "max_nbytes": rule.max_nbytes,
-                        "gain": gain.ratio if gain else None,
+                        "gain": gain.value if gain else None,
                         "low": gain.low if gain else None,
                         "high": gain.high if gain else None,
                         "is_verified": one.verdict is not None,

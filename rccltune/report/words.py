@@ -9,12 +9,13 @@ from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
 from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, GainProof, Rule, Zone, is_not_beaten
+from rccltune.model.estimate import Estimate
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
 from rccltune.session.folders import is_swept, sweep_then_verify
-from rccltune.verify.verdict import Ratio, RuleVerdict
+from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verifications import Verification
 
 DASH: Final = "–"
@@ -29,9 +30,9 @@ def count(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else plural}"
 
 
-def times(gain: Ratio | None) -> str:
+def times(gain: Estimate | None) -> str:
     """``1.20× (1.18 to 1.22)``; a dash for what is not known."""
-    return f"{gain.ratio:.2f}× ({gain.low:.2f} to {gain.high:.2f})" if gain else DASH
+    return f"{gain.value:.2f}× ({gain.low:.2f} to {gain.high:.2f})" if gain else DASH
 
 
 def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
@@ -179,7 +180,7 @@ def _range(rules: Sequence[DeliveredRule]) -> str:
     gains = [one.gain for one in rules if one.gain]
     if len(gains) == 1:
         return times(gains[0])
-    low, high = min(g.ratio for g in gains), max(g.ratio for g in gains)
+    low, high = min(g.value for g in gains), max(g.value for g in gains)
     return f"{low:.2f}×" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}× to {high:.2f}×"
 
 
@@ -205,12 +206,12 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     each = repeated if least == most else f"{least} to {repeated}"
     said = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
     if verdict.loop is not None:
-        loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.ratio:.2f}×"
+        loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.value:.2f}×"
         said += f"; launched one by one {loop}"
     if verdict.one_root is not None:
-        said += f"; with one root {verdict.one_root.ratio:.2f}×"
+        said += f"; with one root {verdict.one_root.value:.2f}×"
     if verdict.registered is not None:
-        said += f"; with registered buffers {verdict.registered.ratio:.2f}×"
+        said += f"; with registered buffers {verdict.registered.value:.2f}×"
     if verdict.reg_buff == 0:
         said += "; for unregistered buffers only"
     is_checked = any(one.n_wrong is not None for one in verification.file.verdicts)

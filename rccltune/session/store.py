@@ -426,8 +426,9 @@ def read_derived(
     if not serves(plain):
         return None
     if number is not None and (found := plain.pop("format", None)) != number:
+        has = "no format" if found is None else f"format {found!r:.60}"
         raise SessionError(
-            f"it has format {found!r:.60}, and this rccltune knows format {number}",
+            f"it has {has}, and this rccltune knows format {number}",
             where=where,
             hint=hint,
         )

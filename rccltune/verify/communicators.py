@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.paired import Estimate
+from rccltune.analyse.paired import LogMean
 from rccltune.launch.variables import CHANNELS, launch_environment
 from rccltune.measure import passes
 from rccltune.measure.instrument import Instrument
@@ -134,7 +134,7 @@ class CommunicatorPairs:
         """Operation of the calls, likewise."""
         return call_words(self.sweep)[1]
 
-    def idle_cost(self, collective: Collective, called: Sequence[int]) -> Estimate | None:
+    def idle_cost(self, collective: Collective, called: Sequence[int]) -> LogMean | None:
         """log(the site as it is / our plugin idle) in the mean over sizes."""
         return None if self.needs else self._idle.over(collective, called)
 

@@ -23,13 +23,14 @@ from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.model.errors import CommandLineError, MachineError, VerificationError
+from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
 from rccltune.model.vocabulary import format_span
 from rccltune.session.files import write_atomically
 from rccltune.session.store import NODE_FILE
 from rccltune.verify.sides import variables_for
-from rccltune.verify.verdict import Ratio, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ class Confirmation:
     """
 
     sentence: str
-    contradicted: tuple[tuple[RuleVerdict, Ratio], ...]
+    contradicted: tuple[tuple[RuleVerdict, Estimate], ...]
     table: pd.DataFrame
     seconds: float
 
@@ -122,7 +123,7 @@ def confirm(asked: ConfirmationRequest) -> Confirmation | None:
     return first
 
 
-def _said(rule: RuleVerdict, ratio: Ratio) -> str:
+def _said(rule: RuleVerdict, ratio: Estimate) -> str:
     span = format_span(rule.min_nbytes, rule.max_nbytes)
     return f"{rule.collective.value} {span} {rule.setting}: {ratio}, ours {rule.gain}"
 
@@ -237,11 +238,11 @@ def _paired(table: pd.DataFrame, rule: RuleVerdict) -> PairedRatios | None:
     return PairedRatios(sizes, logs)
 
 
-def _ratio(table: pd.DataFrame, rule: RuleVerdict) -> Ratio | None:
+def _ratio(table: pd.DataFrame, rule: RuleVerdict) -> Estimate | None:
     """The rule's mean ratio over both placements' sizes, of the worse placement."""
     paired = _paired(table, rule)
     found = paired.over(np.ones(len(paired.nbytes), dtype=bool)) if paired else []
-    return Ratio.of(min(found, key=lambda one: one.log)) if found else None
+    return min(found, key=lambda one: one.log).ratio() if found else None
 
 
 def _is_contradicted(table: pd.DataFrame, rule: RuleVerdict) -> bool:
@@ -252,14 +253,16 @@ def _is_contradicted(table: pd.DataFrame, rule: RuleVerdict) -> bool:
     return found is not None and found.log < _CONTRADICTS and found.high(_LEVEL) < _CONTRADICTS
 
 
-def _sentence(kept: Sequence[RuleVerdict], found: Mapping[int | None, Ratio], failed: str) -> str:
+def _sentence(
+    kept: Sequence[RuleVerdict], found: Mapping[int | None, Estimate], failed: str
+) -> str:
     if failed and not found:
         return f"Not confirmed with rccl-tests: {failed}"
     if not found:
         return "Not confirmed with rccl-tests: they call no size of the rules"
     listed = ", ".join(
         f"{one.collective.value} {format_span(one.min_nbytes, one.max_nbytes)} "
-        f"{found[one.line].ratio:.2f}x"
+        f"{found[one.line].value:.2f}x"
         for one in kept[:_SHOWN]
         if one.line in found
     )

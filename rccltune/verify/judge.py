@@ -31,13 +31,14 @@ import numpy.typing as npt
 
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
-from rccltune.analyse.paired import Estimate, PairedRatios, is_equal, more_often
+from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, more_often
 from rccltune.model.choice import RESTORES, Judgement, Rule
+from rccltune.model.estimate import Estimate
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.sizes import SLIGHT, PairTable, SizeResult, judgement
-from rccltune.verify.verdict import Ratio, RuleState
+from rccltune.verify.verdict import RuleState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ _UNTIMED: Final = (RuleState.UNDECIDED, "nothing of it was timed")
 _SLOWER_REGISTERED: Final = "slower with registered buffers"
 _NOT_SELECTABLE: Final = (RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
 
-IdleCost: TypeAlias = Callable[[Collective, Sequence[int]], "Estimate | None"]
+IdleCost: TypeAlias = Callable[[Collective, Sequence[int]], "LogMean | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 
@@ -78,11 +79,11 @@ class RulePart:
     low: int
     high: int
     state: RuleState
-    gain: Ratio | None
-    loop: Ratio | None
-    one_root: Ratio | None
-    registered: Ratio | None
-    bfloat16: Ratio | None
+    gain: Estimate | None
+    loop: Estimate | None
+    one_root: Estimate | None
+    registered: Estimate | None
+    bfloat16: Estimate | None
     n_sizes: int
     n_undecided: int
     clock: str
@@ -305,11 +306,11 @@ class _FileJudge:
                 if worst is None or not self._is_slower(worst):
                     worst, why = _least(overlapping[i] for i in stretch), "slower with one root"
                 if worst is not None and len(stretch) > 1:
-                    why = f"{why}, down to {Ratio.of(worst, level)}"
+                    why = f"{why}, down to {worst.ratio(level)}"
                 part = self._part(
                     rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
                 )
-                yield replace(part, gain=None if worst is None else Ratio.of(worst, level))
+                yield replace(part, gain=None if worst is None else worst.ratio(level))
             elif registered[stretch[0]]:
                 yield self._unregistered(rule, table, at, stretch, is_good=~bad)
             elif self.is_again:
@@ -318,13 +319,13 @@ class _FileJudge:
             else:
                 yield from self._trimmed(rule, table, at, stretch, each)
 
-    def _is_slower(self, size: Estimate) -> bool:
+    def _is_slower(self, size: LogMean) -> bool:
         return judgement(size, self.level_of_a_size) is Judgement.WORSE
 
-    def _worst(self, paired: PairedRatios, size: int) -> Estimate | None:
+    def _worst(self, paired: PairedRatios, size: int) -> LogMean | None:
         return _least(paired.at(size, view) for view in range(paired.log.shape[1]))
 
-    def _with_one_root(self, table: PairTable, size: int) -> Estimate | None:
+    def _with_one_root(self, table: PairTable, size: int) -> LogMean | None:
         """What a size loses where calls have one root; None where no loss is proven."""
         if table.one_root is None:
             return None
@@ -371,7 +372,7 @@ class _FileJudge:
         table: PairTable,
         at: Indices,
         stretch: Indices,
-        each: Sequence[Estimate | None],
+        each: Sequence[LogMean | None],
     ) -> Iterator[RulePart]:
         """A range of good sizes without the ends that gain next to nothing."""
 
@@ -465,10 +466,10 @@ class _FileJudge:
 
     def _state(
         self,
-        one: Estimate,
-        loop: Estimate | None,
-        one_root: Estimate | None,
-        bfloat16: Estimate | None,
+        one: LogMean,
+        loop: LogMean | None,
+        one_root: LogMean | None,
+        bfloat16: LogMean | None,
     ) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
             level = 1 - 2 * _LOOP_LEVEL / self.n_rules
@@ -478,7 +479,7 @@ class _FileJudge:
                 (bfloat16, SLIGHT, "in bfloat16"),
             ):
                 if other is not None and other.log < most and other.high(level) < 0:
-                    return RuleState.SLOWER, f"{Ratio.of(other, level)} {how}"
+                    return RuleState.SLOWER, f"{other.ratio(level)} {how}"
             return RuleState.KEPT, ""
         if one.high(self.level) < 0 and one.log < SLIGHT:
             return RuleState.SLOWER, "slower"
@@ -493,13 +494,13 @@ class _FileJudge:
         own: Indices,
         state: RuleState,
         *,
-        gain: Estimate | None,
+        gain: LogMean | None,
         reason: str,
         is_whole: bool,
-        loop: Estimate | None = None,
-        one_root: Estimate | None = None,
-        registered: Estimate | None = None,
-        bfloat16: Estimate | None = None,
+        loop: LogMean | None = None,
+        one_root: LogMean | None = None,
+        registered: LogMean | None = None,
+        bfloat16: LogMean | None = None,
     ) -> RulePart:
         paired = table.paired[0]
         undecided = sum(
@@ -515,11 +516,11 @@ class _FileJudge:
             low=int(table.nbytes[own[0]]),
             high=int(table.nbytes[own[-1]]),
             state=state,
-            gain=None if gain is None else Ratio.of(gain, self.level),
-            loop=None if loop is None else Ratio.of(loop),
-            one_root=None if one_root is None else Ratio.of(one_root),
-            registered=None if registered is None else Ratio.of(registered),
-            bfloat16=None if bfloat16 is None else Ratio.of(bfloat16),
+            gain=None if gain is None else gain.ratio(self.level),
+            loop=None if loop is None else loop.ratio(),
+            one_root=None if one_root is None else one_root.ratio(),
+            registered=None if registered is None else registered.ratio(),
+            bfloat16=None if bfloat16 is None else bfloat16.ratio(),
             n_sizes=len(own),
             n_undecided=undecided,
             clock=" and ".join(clocks),
@@ -532,7 +533,7 @@ class _FileJudge:
 
 def _mean(
     other: tuple[PairedRatios, list[str]] | None, sizes: npt.NDArray[np.int64]
-) -> Estimate | None:
+) -> LogMean | None:
     """Mean over a rule's sizes by a clock beside its own, of the placement that gains least."""
     if other is None:
         return None
@@ -540,6 +541,6 @@ def _mean(
     return paired.least(np.isin(paired.nbytes, sizes))
 
 
-def _least(found: Iterable[Estimate | None]) -> Estimate | None:
+def _least(found: Iterable[LogMean | None]) -> LogMean | None:
     """The one that gains least."""
     return min((one for one in found if one is not None), key=lambda one: one.log, default=None)

@@ -258,7 +258,7 @@ def _verdicts(verifying: OngoingVerification, judged: JudgedFile) -> list[SizeVe
             nbytes=one.nbytes,
             baseline_us=one.library_us,
             tuned_us=one.rules_us,
-            ratio=one.ratio.ratio,
+            ratio=one.ratio.value,
             low=one.ratio.low,
             high=one.ratio.high,
             n_wrong=0 if _is_right(verifying, one) else None,

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse.noise import Array
-from rccltune.analyse.paired import Estimate, apart, is_equal
+from rccltune.analyse.paired import LogMean, apart, is_equal
 from rccltune.model.settings import BASELINE, SILENT, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.session import plan
 from rccltune.session.run_samples import by_clock
-from rccltune.verify.verdict import IdleEffect, Ratio
+from rccltune.verify.verdict import IdleEffect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ class SiteAndIdle:
 
     table: pd.DataFrame
 
-    def over(self, collective: Collective, called: Sequence[int]) -> Estimate | None:
+    def over(self, collective: Collective, called: Sequence[int]) -> LogMean | None:
         """log(site as it is / plugin idle) in the mean over sizes; None where they ran the same.
 
         Between two measured sizes it is what lies between theirs, on a logarithmic axis. A rule may
@@ -83,7 +83,7 @@ class SiteAndIdle:
                         collective=collective,
                         min_nbytes=own[0],
                         max_nbytes=own[-1],
-                        ratio=Ratio.of(found),
+                        ratio=found.ratio(),
                         is_equal=is_equal(found, EQUAL),
                     )
 

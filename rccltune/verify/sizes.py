@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rccltune.analyse.paired import Estimate, PairedRatios
+from rccltune.analyse.paired import LogMean, PairedRatios
 from rccltune.model.choice import Judgement
+from rccltune.model.estimate import Estimate
 from rccltune.model.vocabulary import Collective
 from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
-from rccltune.verify.verdict import Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ class SizeResult:
     clock: str
     library_us: float
     rules_us: float
-    ratio: Ratio
+    ratio: Estimate
     judgement: Judgement
 
 
@@ -105,7 +105,7 @@ class PairTable:
                         clock=str(self.clock[at]) if found is self.paired else LOOP,
                         library_us=float(library_us),
                         rules_us=float(rules_us),
-                        ratio=Ratio.of(one),
+                        ratio=one.ratio(),
                         judgement=said,
                     )
 
@@ -124,7 +124,7 @@ def _paired(rows: pd.DataFrame) -> tuple[PairedRatios, list[str]]:
     return PairedRatios(sizes, log), views
 
 
-def judgement(one: Estimate, level: float) -> Judgement:
+def judgement(one: LogMean, level: float) -> Judgement:
     """What the estimate of a size says.
 
     Args:
@@ -139,6 +139,6 @@ def judgement(one: Estimate, level: float) -> Judgement:
     return not_slower(one)
 
 
-def not_slower(one: Estimate) -> Judgement:
+def not_slower(one: LogMean) -> Judgement:
     """Whether a loss that counts is excluded."""
     return Judgement.SAME if one.low() > _NOT_SLOWER else Judgement.UNDECIDED

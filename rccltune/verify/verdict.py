@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import exp
 from typing import Final
 
-from rccltune.analyse.noise import INTERVAL
-from rccltune.analyse.paired import Estimate
 from rccltune.model.choice import Rule, SizeVerdict
+from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, format_size, format_span
 
-VERSION: Final = 3
 _TOO_WIDE: Final = 1.05
 
 
@@ -29,31 +26,6 @@ class RuleState(Enum):
     FAILED = "failed"
     NOT_SELECTABLE = "not selectable"
     BYPASSED = "bypassed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """Time of the library / time with the rules, in the mean, with its interval.
-
-    Attributes:
-        n: communicators behind it.
-    """
-
-    ratio: Number
-    low: Number
-    high: Number
-    n: Whole
-
-    @classmethod
-    def of(cls, one: Estimate, level: float = INTERVAL) -> Ratio:
-        """The ratio of an estimate of logs."""
-        ends = (one.log, one.low(level), one.high(level))
-        ratio, low, high = (round(exp(max(-7.0, min(7.0, end))), 4) for end in ends)
-        return cls(ratio=ratio, low=low, high=high, n=one.n)
-
-    def __str__(self) -> str:
-        """``1.20x (1.18 to 1.22)``."""
-        return f"{self.ratio:.2f}x ({self.low:.2f} to {self.high:.2f})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +70,11 @@ class RuleVerdict(Rule):
     """
 
     state: RuleState
-    gain: Ratio | None = None
-    loop: Ratio | None = None
-    one_root: Ratio | None = None
-    registered: Ratio | None = None
-    bfloat16: Ratio | None = None
+    gain: Estimate | None = None
+    loop: Estimate | None = None
+    one_root: Estimate | None = None
+    registered: Estimate | None = None
+    bfloat16: Estimate | None = None
     n_sizes: Whole = 0
     n_undecided: Whole = 0
     clock: Line = ""
@@ -123,7 +95,7 @@ class RuleVerdict(Rule):
     def is_loop_noisy(self) -> bool:
         """Whether the loop's interval is wider than 5 % to a side, and says nothing."""
         loop = self.loop
-        return loop is not None and max(loop.high / loop.ratio, loop.ratio / loop.low) > _TOO_WIDE
+        return loop is not None and max(loop.high / loop.value, loop.value / loop.low) > _TOO_WIDE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +129,7 @@ class IdleEffect:
     collective: Collective
     min_nbytes: Whole
     max_nbytes: Whole
-    ratio: Ratio
+    ratio: Estimate
     is_equal: bool
 
     def __str__(self) -> str:
@@ -171,7 +143,6 @@ class VerdictFile:
     """What verdict.json says.
 
     Attributes:
-        version: of this record.
         path: of the rule file; None where nothing was written.
         runner: what made times of a simulated node, as session.json has it.
         scale: ranks that it was verified on.
@@ -192,7 +163,6 @@ class VerdictFile:
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
     """
 
-    version: Whole = VERSION
     path: Line | None
     simulated: bool
     runner: Line | None = None

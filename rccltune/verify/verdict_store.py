@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rccltune.model import schema
 from rccltune.model.errors import VerificationError
@@ -25,6 +25,8 @@ FORCED_FOLDER: Final = "ll128-forced"
 _RULE_FILE: Final = "rccl_tuner*.csv"
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
+_FORMAT: Final = 4
+_HINT: Final = "delete it; rccltune verify makes it anew."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +94,17 @@ def read_verdict(folder: Path, name: str) -> VerdictFile | None:
     Raises:
         SessionError: it is damaged, or of an earlier version.
     """
-    return store.read_derived(
-        folder, name, VerdictFile, hint="delete it; rccltune verify makes it anew."
-    )
+    return store.read_derived(folder, name, VerdictFile, number=_FORMAT, hint=_HINT)
+
+
+def verdict_plain(file: VerdictFile) -> dict[str, Any]:
+    """Form for verdict.json and --json."""
+    return {"format": _FORMAT, **schema.to_plain(file)}
+
+
+def write_verdict(folder: Path, name: str, file: VerdictFile) -> None:
+    """Write a verdict into a session."""
+    store.write_derived(folder, name, verdict_plain(file))
 
 
 @contextmanager

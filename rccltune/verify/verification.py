@@ -19,7 +19,6 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
-from rccltune.model import schema
 from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
@@ -33,7 +32,7 @@ from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.provenance import check_needs
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import read_accepted
-from rccltune.session import files, store
+from rccltune.session import files
 from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, verdict_store
@@ -148,7 +147,7 @@ def verify_rules(
     if exports.exists() and made.lost_exports:
         left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
         files.write_atomically(exports, left)
-    store.write_derived(request.folder, name, schema.to_plain(made.file))
+    verdict_store.write_verdict(request.folder, name, made.file)
     return made if waiting is not None else confirm_rules(request, made, site, reporter)
 
 
@@ -171,7 +170,7 @@ def confirm_rules(
         sentence = _last_word(request, made, reporter)
     if sentence:
         made = replace(made, file=replace(made.file, confirmed=sentence))
-        store.write_derived(request.folder, name, schema.to_plain(made.file))
+        verdict_store.write_verdict(request.folder, name, made.file)
     return made
 
 

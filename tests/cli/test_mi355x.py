@@ -61,5 +61,5 @@ def test_rules_restore_what_any_plugin_takes_away(capsys: pytest.CaptureFixture[
     [standing] = verdict["standings"]
     assert standing["reason"].startswith("restores")
     # The site and the rule run the same kernels.
-    assert standing["gain"]["ratio"] == pytest.approx(1, abs=0.02)
+    assert standing["gain"]["value"] == pytest.approx(1, abs=0.02)
     assert "restores" in capsys.readouterr().out

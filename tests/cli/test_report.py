@@ -97,7 +97,7 @@ def test_verified_rules_are_claimed_as_the_verdict_has_them(tuned_once: Path) ->
     said = claim(tree)
     assert said.startswith("SIMULATED: all_reduce is ")
     assert said.endswith("verified, with and without the rules in turns.")
-    assert lacks(said, *(f"{gain['ratio']:.2f}×" for gain in gains)) == []
+    assert lacks(said, *(f"{gain['value']:.2f}×" for gain in gains)) == []
     assert [one for one in marks(tree) if one.startswith("SIMULATED")]
     assert check_figures(tree, simulated=True) == 5
     assert lacks(first(tree), "source ", ".env", "for trying out") == []

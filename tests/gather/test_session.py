@@ -16,6 +16,7 @@ from rccltune import gather
 from rccltune.cli import run
 from rccltune.gather import FIELDS, ArchiveContent, GatherError
 from rccltune.model import choice, measurement, settings
+from rccltune.model.estimate import Estimate
 from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.sample_table import COLUMNS
 from rccltune.session.store import HeaderFile
@@ -180,7 +181,7 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
     # The rule file says what it requires, and is sent.
     on_purpose = {"command", "requires"}
     records = (HeaderFile, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
-    records += (verdict.Ratio, verdict.LeftToLibrary, verdict.IdleEffect)
+    records += (Estimate, verdict.LeftToLibrary, verdict.IdleEffect)
     records += (
         measurement.Fingerprint,
         settings.Setting,

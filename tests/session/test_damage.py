@@ -17,11 +17,12 @@ from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
 from rccltune.model.choice import Judgement, SizeVerdict
 from rccltune.model.errors import RccltuneError
+from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
-from rccltune.model.schema import to_plain
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
-from rccltune.verify.verdict import LeftToLibrary, Ratio, RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import LeftToLibrary, RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verdict_store import write_verdict
 
 _GONE: Final = object()
 _VALUES: Final[tuple[object, ...]] = (
@@ -118,7 +119,7 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
                 max_nbytes=4096,
                 setting=key.setting,
                 state=RuleState.KEPT,
-                gain=Ratio(ratio=1.2, low=1.1, high=1.3, n=8),
+                gain=Estimate(value=1.2, low=1.1, high=1.3, n=8),
             ),
         ),
         cuts=(
@@ -127,7 +128,7 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         needs={},
         lost_needs=(),
     )
-    store.write_derived(home / "imported", "verdict.json", to_plain(kept))
+    write_verdict(home / "imported", "verdict.json", kept)
     node = repository / "examples/nodes/smallest.yaml"
     words = ["sweep", "--simulate", str(node), "--mode", "spx-nps1", "--collective", "all_reduce"]
     words += ["--min-bytes", "1K", "--max-bytes", "2K", "--setting", "ring/ll", "-q"]

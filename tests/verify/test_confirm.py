@@ -14,11 +14,12 @@ import pytest
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall
 from rccltune.model.errors import VerificationError
+from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.confirm import Confirmation, ConfirmationRequest, confirm
-from rccltune.verify.verdict import Ratio, RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import RuleState, RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
@@ -39,7 +40,7 @@ def rule(low: int, high: int, line: int, state: RuleState = RuleState.KEPT) -> R
         setting=Setting.parse("ring/ll128"),
         line=line,
         state=state,
-        gain=Ratio(ratio=1.1, low=1.08, high=1.12, n=8),
+        gain=Estimate(value=1.1, low=1.08, high=1.12, n=8),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rccltune.analyse.paired import Estimate, PairedRatios
+from rccltune.analyse.paired import LogMean, PairedRatios
 from rccltune.model.choice import Judgement, Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
@@ -193,7 +193,7 @@ def test_the_loop_of_a_rule_is_of_the_sizes_that_it_answered() -> None:
     wide = next(one for one in parts if one.rule is WIDE)
     assert wide.state is RuleState.KEPT
     assert wide.loop is not None
-    assert wide.loop.ratio == pytest.approx(1.2, rel=0.01)
+    assert wide.loop.value == pytest.approx(1.2, rel=0.01)
 
 
 def test_a_fallback_that_answered_is_a_rule_and_one_that_nobody_needed_is_none() -> None:
@@ -244,7 +244,7 @@ def test_sizes_at_which_the_rule_was_not_chosen_are_nobodys_loss() -> None:
     (part,) = judged(pairs, [WIDE]).parts
     assert (part.state, part.is_whole) == (RuleState.KEPT, True)
     assert part.gain is not None
-    assert part.gain.ratio == pytest.approx(1.1, rel=0.005)
+    assert part.gain.value == pytest.approx(1.1, rel=0.005)
 
 
 def test_a_rule_is_told_its_own_wrong_sizes() -> None:
@@ -314,12 +314,12 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
     assert kept.state is RuleState.KEPT
     assert kept.high <= above
     assert kept.one_root is not None
-    assert kept.one_root.ratio == pytest.approx(1.02, abs=0.01)
+    assert kept.one_root.value == pytest.approx(1.02, abs=0.01)
     assert gone.state is RuleState.SLOWER
     assert gone.low > above
     assert gone.reason.startswith("slower with one root, down to 0.9")
     assert gone.gain is not None
-    assert gone.gain.ratio == pytest.approx(0.96, abs=0.01)
+    assert gone.gain.value == pytest.approx(0.96, abs=0.01)
     # As it is, the file has a loser.
     (whole,) = judged(pd.concat([turned, one]), [WIDE], keeps_ends=True).parts
     assert whole.state is RuleState.SLOWER
@@ -351,8 +351,8 @@ def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others(
     assert second.bounds == (above + 1, WIDE.max_nbytes)
     assert first.registered is not None
     assert second.registered is not None
-    assert first.registered.ratio == pytest.approx(1.2, abs=0.01)
-    assert second.registered.ratio == pytest.approx(0.87, abs=0.01)
+    assert first.registered.value == pytest.approx(1.2, abs=0.01)
+    assert second.registered.value == pytest.approx(0.87, abs=0.01)
     # Where the loop judged all of a rule, calls that have such buffers proved it.
     (part,) = judged(
         pd.concat(
@@ -390,23 +390,23 @@ def test_what_the_idle_plugin_costs_is_taken_off(cost: float, se: float, state: 
     """A gain of 4 % over a plugin that costs more than 2 % is no gain; it may restore the site's times."""
     pairs = drawn(lambda _: 1.04, rules=[WIDE], noise=0.002)
 
-    def costs(*_: object) -> Estimate:
-        return Estimate(log=float(np.log(cost)), se=se, df=10.0, n=8)
+    def costs(*_: object) -> LogMean:
+        return LogMean(log=float(np.log(cost)), se=se, df=10.0, n=8)
 
     (part,) = judged(pairs, [WIDE], idle_cost=costs).parts
     assert part.state is state
     assert ("restores" in part.reason) == (state is RuleState.KEPT)
     assert part.gain is not None
-    assert part.gain.ratio == pytest.approx(1.04 * cost, abs=0.005)
+    assert part.gain.value == pytest.approx(1.04 * cost, abs=0.005)
     # Within 1 % the two are one.
-    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: Estimate(-0.002, 0.001, 10.0, 8)).parts
+    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: LogMean(-0.002, 0.001, 10.0, 8)).parts
     assert part.state is RuleState.KEPT
 
 
 def test_what_is_taken_off_makes_a_gain_no_better_known() -> None:
     """A cost known within 2 % leaves a gain that is known no better."""
     pairs = drawn(lambda _: 1.20, rules=[WIDE], noise=0.002)
-    cost = Estimate(log=float(np.log(0.97)), se=0.01, df=30.0, n=8)
+    cost = LogMean(log=float(np.log(0.97)), se=0.01, df=30.0, n=8)
     (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: cost).parts
     assert part.gain is not None
     low, high = np.log([part.gain.low, part.gain.high])
@@ -427,7 +427,7 @@ def test_what_the_idle_plugin_costs_makes_no_rule_slower() -> None:
     """The library's own choice as a rule: without it the plugin would cost as much."""
     for gain, state in ((1.0, RuleState.NO_GAIN), (0.98, RuleState.SLOWER)):
         pairs = drawn(lambda _, gain=gain: gain, rules=[WIDE], noise=0.002)
-        cost = Estimate(log=float(np.log(0.96)), se=0.001, df=10.0, n=8)
+        cost = LogMean(log=float(np.log(0.96)), se=0.001, df=10.0, n=8)
         parts = judged(pairs, [WIDE], idle_cost=lambda *_, cost=cost: cost).parts
         assert {part.state for part in parts} == {state}
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from rccltune.model.choice import Rule
+from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.judge import RulePart
-from rccltune.verify.verdict import Ratio, RuleState
+from rccltune.verify.verdict import RuleState
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=64)
@@ -29,7 +30,7 @@ allreduce,1048576,16777216,ring,simple,-1,1,64,-1,-1
 
 def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") -> RulePart:
     """A part of the rule, with a gain of its own."""
-    gain = Ratio(ratio=0.98, low=0.97, high=0.99, n=8)
+    gain = Estimate(value=0.98, low=0.97, high=0.99, n=8)
     return RulePart(
         rule=rule,
         low=low,

@@ -8,10 +8,11 @@ import pytest
 
 from rccltune.cli.verify import text_of
 from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
+from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Scale, Setting, Target, View
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import VerificationResult
-from rccltune.verify.verdict import Ratio, RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import RuleState, RuleVerdict, VerdictFile
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=8)
@@ -25,7 +26,7 @@ def stood(low: int, high: int, state: RuleState, n_sizes: int, n_undecided: int 
         max_nbytes=high,
         setting=Setting.parse("ring/ll"),
         state=state,
-        gain=Ratio(ratio=1.1, low=1.05, high=1.15, n=8),
+        gain=Estimate(value=1.1, low=1.05, high=1.15, n=8),
         n_sizes=n_sizes,
         n_undecided=n_undecided,
         reason="" if state is RuleState.KEPT else state.value,
