@@ -52,12 +52,12 @@ FIELDS = _named(
     library library_version runtime argv added started
     exit_code signal duration_s failure line collective setting algorithm protocol channels role
     words
-    path sha256 version rules_sha256 rules_before rules fallbacks replicates processes
+    path sha256 rules_sha256 rules_before rules fallbacks replicates processes
     seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
     ratio value low high n n_sizes n_undecided clock loop one_root registered bfloat16
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
-    fallback key scale placement dtype redop graph nbytes baseline_us tuned_us interval ran answer
-    n_launches n_wrong judgement judgements rule before after reason why zones zone
+    fallback key scale placement dtype op redop graph nbytes baseline_us tuned_us interval ran
+    answer n_launches n_wrong judgement judgements rule before after reason why zones zone
     """
 )
 # Hashed where they stand; of these the list is of variables; of these only what is known below.

@@ -15,6 +15,7 @@ from rccltune.model import defaults
 from rccltune.model.settings import Target, View
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import store
+from rccltune.session.plan import GRAPH
 from rccltune.session.sample_table import TEXTS
 from rccltune.session.samples import load_frame
 from rccltune.verify import verdict_store
@@ -313,17 +314,23 @@ class Loaded:
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
         for path in verdict_store.verdict_files(self.path):
             read = verdict_store.read_verdict(self.path, path.name)
-            for verdict in read.verdicts if read is not None else ():
+            if read is None:
+                continue
+            for verdict in read.verdicts:
                 yield {
                     "file": path.name,
-                    **_key_row(verdict.target, verdict.view),
+                    **_target_row(read.target(verdict.collective)),
+                    "placement": verdict.placement.value,
+                    "dtype": read.dtype,
+                    "redop": read.op if verdict.collective.reduces else "none",
+                    "graph": verdict.clock == GRAPH,
                     "nbytes": verdict.nbytes,
                     "baseline_us": verdict.baseline_us,
                     "tuned_us": verdict.tuned_us,
-                    "ratio": verdict.ratio,
-                    "low": verdict.low,
-                    "high": verdict.high,
-                    "n_replicates": verdict.replicates,
+                    "ratio": verdict.gain.value,
+                    "low": verdict.gain.low,
+                    "high": verdict.gain.high,
+                    "n_replicates": verdict.gain.n,
                     "judgement": verdict.judgement.value,
                 }
 

@@ -329,15 +329,11 @@ def undecided_line(done: VerificationResult) -> str:
     if not kept:
         return "no rule is left: the library chooses as it does by itself"
     open_: dict[Collective, set[int]] = {}
-    by_graph = {(one.target.collective, one.nbytes) for one in done.file.verdicts if one.view.graph}
-    for one in done.file.verdicts:
-        size = (one.target.collective, one.nbytes)
-        is_ruled = any(rule.collective is size[0] and rule.reaches(size[1]) for rule in kept)
-        # The loop stands beside graphs, and judges nothing there.
-        if not is_ruled or (size in by_graph and not one.view.graph):
-            continue
-        if one.judgement is Judgement.UNDECIDED:
-            open_.setdefault(size[0], set()).add(size[1])
+    for one in done.file.judging:
+        if one.judgement is Judgement.UNDECIDED and any(
+            rule.collective is one.collective and rule.reaches(one.nbytes) for rule in kept
+        ):
+            open_.setdefault(one.collective, set()).add(one.nbytes)
     # The rules' own lines add up to these.
     n_sizes = sum(one.n_sizes for one in kept)
     of = "a rule that stands" if done.path is None and done.losers else "a rule"

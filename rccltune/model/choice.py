@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Any, Final
 
 from rccltune.model.estimate import Estimate
-from rccltune.model.schema import Integer, Line, Number, Whole
-from rccltune.model.settings import Mode, Scale, Setting, Target, View
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
+from rccltune.model.schema import Integer, Line, Number, Whole, Word
+from rccltune.model.settings import Mode, Scale, Setting, Target
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
 
 
 class GainProof(Enum):
@@ -251,25 +251,22 @@ class Judgement(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeVerdict:
-    """Tuned against baseline at one size.
+    """What verification found at one size, in one placement, by one clock.
 
     Attributes:
-        ratio: baseline time / tuned time.
-        low: lower end of its interval.
-        high: upper end.
+        clock: ``graph`` or ``loop``.
+        baseline_us, tuned_us: medians of the library and of the rules.
+        gain: baseline time / tuned time.
         n_wrong: elements, with the rules: 0, or None where none was checked or some are wrong
             (``judgement`` says which).
-        replicates: communicators that the ratio rests on; of a benchmark's session launches.
     """
 
-    target: Target
-    view: View
+    collective: Collective
+    placement: Placement
+    clock: Word
     nbytes: Whole
     baseline_us: Number
     tuned_us: Number
-    ratio: Number
-    low: Number
-    high: Number
-    n_wrong: Whole | None
+    gain: Estimate
     judgement: Judgement
-    replicates: Whole = 0
+    n_wrong: Whole | None = None

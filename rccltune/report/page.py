@@ -323,16 +323,15 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
     for file in shown.files:
-        for one in file.verification.verdicts if file.verification else ():
-            target, place = one.target, (one.target.collective.value, one.nbytes)
-            if any(
-                rule.matches(target.collective, one.nbytes, target.scale)
-                for rule in file.file.rules
+        verified = file.verification.file if file.verification else None
+        for one in verified.judging if verified else ():
+            place = (one.collective.value, one.nbytes)
+            if verified and any(
+                rule.matches(one.collective, one.nbytes, verified.scale) for rule in file.file.rules
             ):
                 ruled.add(place)
             if place in ruled or _is_power_of_two(one.nbytes):
-                # Loops that stand beside graphs follow them, and judge nothing.
-                found.setdefault(place, {}).setdefault(one.view.placement, one)
+                found.setdefault(place, {}).setdefault(one.placement, one)
     labels = Counter((name, format_size(nbytes)) for name, nbytes in found)
     for place, by_placement in found.items():
         name, nbytes = place
@@ -340,14 +339,14 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
         if labels[name, size] > 1 and not _is_power_of_two(nbytes):
             # Where two rules meet, their ends look alike.
             size = f"{nbytes} B"
-        worst = min(by_placement.values(), key=lambda one: one.ratio)
-        ratios = (by_placement.get(one) for one in (Placement.OUT_OF_PLACE, Placement.IN_PLACE))
+        worst = min(by_placement.values(), key=lambda one: one.gain.value)
+        verdicts = (by_placement.get(one) for one in (Placement.OUT_OF_PLACE, Placement.IN_PLACE))
         yield (
             name,
             size,
-            *(f"{v.ratio:.2f}× ({v.low:.2f} to {v.high:.2f})" if v else words.DASH for v in ratios),
+            *(words.times(v.gain if v else None) for v in verdicts),
             _judged(worst.judgement, has_rule=place in ruled),
-            str(worst.replicates),
+            str(worst.gain.n),
         )
 
 

@@ -254,16 +254,17 @@ def _verdicts(
     files: Iterable[RuleFileOfSession], targets: Mapping[str, Target]
 ) -> Iterator[dict[str, Any]]:
     for file in files:
-        for one in file.verification.verdicts if file.verification else ():
-            panel = target_words(one.target)
+        verified = file.verification.file if file.verification else None
+        for one in verified.judging if verified else ():
+            panel = target_words(verified.target(one.collective)) if verified else ""
             if panel in targets:
                 yield {
                     "panel": panel,
                     "nbytes": one.nbytes,
-                    "placement": one.view.placement.value,
-                    "ratio": one.ratio,
-                    "low": one.low,
-                    "high": one.high,
+                    "placement": one.placement.value,
+                    "ratio": one.gain.value,
+                    "low": one.gain.low,
+                    "high": one.gain.high,
                 }
 
 

@@ -197,11 +197,11 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     """``verified at 17 sizes, 2 to 4 communicators each; launched one by one 1.44×``."""
     found = [
         one
-        for one in verification.verdicts
-        if verdict.reaches(one.nbytes) and verdict.collective is one.target.collective
+        for one in verification.file.judging
+        if verdict.reaches(one.nbytes) and verdict.collective is one.collective
     ]
-    least = min((one.replicates for one in found), default=0)
-    most = max((one.replicates for one in found), default=0)
+    least = min((one.gain.n for one in found), default=0)
+    most = max((one.gain.n for one in found), default=0)
     repeated = count(most, "communicator")
     each = repeated if least == most else f"{least} to {repeated}"
     said = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"

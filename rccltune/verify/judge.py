@@ -32,12 +32,12 @@ import numpy.typing as npt
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, more_often
-from rccltune.model.choice import RESTORES, Judgement, Rule
+from rccltune.model.choice import RESTORES, Judgement, Rule, SizeVerdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
-from rccltune.verify.sizes import SLIGHT, PairTable, SizeResult, judgement
+from rccltune.verify.sizes import SLIGHT, PairTable, judgement
 from rccltune.verify.verdict import RuleState
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class JudgedFile:
     """
 
     parts: tuple[RulePart, ...]
-    sizes: tuple[SizeResult, ...]
+    sizes: tuple[SizeVerdict, ...]
 
 
 def judge(
@@ -120,6 +120,7 @@ def judge(
     rules: Sequence[Rule],
     *,
     min_gain: float,
+    checked: Mapping[Collective, frozenset[int]] | None = None,
     wrong: Mapping[Collective, frozenset[int]] | None = None,
     idle_cost: IdleCost = lambda *_: None,
     keeps_ends: bool = False,
@@ -132,13 +133,15 @@ def judge(
         pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
         rules: of this scale, in the file's order.
         min_gain: what a rule must gain, 0.02 for 2 %.
-        wrong: sizes with wrong results under the rules.
+        checked: sizes whose results under the rules were compared.
+        wrong: those with wrong results.
         idle_cost: log(site as it is / idle plugin) of a collective in the mean over sizes.
         keeps_ends: judge rules as they are: nothing is cut off.
         only: rules that were narrowed already, and are judged alone: ends that gain next to nothing
             stay, being no harm; empty for all.
         n_rules: that share the level; None for the rules that are judged.
     """
+    checked, wrong = checked or {}, wrong or {}
     tables = {
         Collective(name): PairTable(own) for name, own in pairs.groupby("collective", sort=False)
     }
@@ -150,7 +153,7 @@ def judge(
     judging = _FileJudge(
         rules=rules,
         least=log1p(min_gain),
-        wrong=wrong or {},
+        wrong=wrong,
         idle_cost=idle_cost,
         keeps_ends=keeps_ends,
         is_again=bool(only),
@@ -163,7 +166,9 @@ def judge(
     sizes = [
         size
         for name, one in tables.items()
-        for size in one.sizes(name, wrong or {}, judging.level_of_a_size)
+        for size in one.sizes(
+            name, checked.get(name, ()), wrong.get(name, ()), judging.level_of_a_size
+        )
     ]
     return JudgedFile(parts=tuple(parts), sizes=tuple(sizes))
 

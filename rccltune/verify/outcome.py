@@ -11,21 +11,19 @@ from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.choice import Judgement, Rule, RuleCount, SizeVerdict
+from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
-from rccltune.model.settings import Scale, Target, View
-from rccltune.model.vocabulary import Collective, Placement, format_size
+from rccltune.model.settings import Scale
+from rccltune.model.vocabulary import Collective, format_size
 from rccltune.rules.documents import count_rules
 from rccltune.rules.reader import read_rules
-from rccltune.session import plan
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.executed import at_ends
 from rccltune.verify.judge import JudgedFile, RulePart
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import (
     LeftToLibrary,
     RanAt,
@@ -110,7 +108,6 @@ class OngoingVerification:
 
     Attributes:
         n_replicates, n_processes, seconds: of all that was called so far.
-        checked: sizes whose results were compared, with the rules.
         executed: what ran where rules answered, by collective and size.
     """
 
@@ -121,7 +118,6 @@ class OngoingVerification:
     n_replicates: int = 0
     n_processes: int = 0
     seconds: float = 0.0
-    checked: dict[Collective, frozenset[int]] = field(default_factory=dict)
     executed: dict[Collective, dict[int, RanAt]] = field(default_factory=dict)
 
     @property
@@ -159,6 +155,9 @@ def result_of(
         simulated=site.node is not None,
         runner=site.fingerprint.runner,
         scale=verifying.scale,
+        rank_placement=site.seating.place.name,
+        dtype=sides.dtype,
+        op=sides.op,
         rules_before=before.rules,
         rules=count.rules,
         fallbacks=count.fallbacks,
@@ -166,7 +165,7 @@ def result_of(
         processes=verifying.n_processes,
         seconds=round(verifying.seconds, 1),
         rules_sha256=hashlib.sha256(request.rules.read_bytes()).hexdigest(),
-        verdicts=tuple(_verdicts(verifying, judged)),
+        verdicts=judged.sizes,
         standings=standings,
         cuts=tuple(dict.fromkeys(cuts)),
         beside=tuple(one for one in beside if not one.is_equal),
@@ -233,40 +232,6 @@ def _with_line(one: RuleVerdict, rules: Sequence[Rule]) -> RuleVerdict:
         == Rule(**{name: getattr(one, name) for name in rule.__dataclass_fields__})
     )
     return replace(one, line=next(same, one.line))
-
-
-def _is_right(verifying: OngoingVerification, one: SizeResult) -> bool:
-    is_checked = one.nbytes in verifying.checked.get(one.collective, frozenset())
-    return is_checked and one.judgement is not Judgement.WRONG
-
-
-def _verdicts(verifying: OngoingVerification, judged: JudgedFile) -> list[SizeVerdict]:
-    sides = verifying.sides
-    return [
-        SizeVerdict(
-            target=Target(
-                collective=one.collective,
-                scale=verifying.scale,
-                rank_placement=verifying.site.seating.place.name,
-            ),
-            view=View(
-                dtype=sides.dtype,
-                redop=sides.op if one.collective.reduces else "none",
-                placement=Placement(one.placement),
-                graph=one.clock == plan.GRAPH,
-            ),
-            nbytes=one.nbytes,
-            baseline_us=one.library_us,
-            tuned_us=one.rules_us,
-            ratio=one.ratio.value,
-            low=one.ratio.low,
-            high=one.ratio.high,
-            n_wrong=0 if _is_right(verifying, one) else None,
-            judgement=one.judgement,
-            replicates=one.ratio.n,
-        )
-        for one in judged.sizes
-    ]
 
 
 def _with_evidence(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from math import log1p
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from rccltune.analyse.paired import LogMean, PairedRatios
-from rccltune.model.choice import Judgement
-from rccltune.model.estimate import Estimate
-from rccltune.model.vocabulary import Collective
+from rccltune.model.choice import Judgement, SizeVerdict
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
 
 if TYPE_CHECKING:
@@ -23,20 +21,6 @@ SLIGHT: Final = log1p(-0.005)
 _LOOKS: Final = log1p(-0.03)
 # "Not slower" is said where a loss of so much is excluded.
 _NOT_SLOWER: Final = log1p(-0.02)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeResult:
-    """What was found at one size, in one placement, by one clock."""
-
-    collective: Collective
-    placement: str
-    nbytes: int
-    clock: str
-    library_us: float
-    rules_us: float
-    ratio: Estimate
-    judgement: Judgement
 
 
 class PairTable:
@@ -73,13 +57,18 @@ class PairTable:
         self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
 
     def sizes(
-        self, collective: Collective, wrong: Mapping[Collective, frozenset[int]], level: float
-    ) -> Iterator[SizeResult]:
+        self,
+        collective: Collective,
+        checked: Collection[int],
+        wrong: Collection[int],
+        level: float,
+    ) -> Iterator[SizeVerdict]:
         """What was found at each size.
 
         Args:
             collective: which.
-            wrong: sizes with wrong results under the rules.
+            checked: sizes whose results under the rules were compared.
+            wrong: those with wrong results.
             level: of the interval by which a size is called slower.
         """
         for found in filter(None, (self.paired, self.loop)):
@@ -93,20 +82,22 @@ class PairTable:
                         continue
                     library_us, rules_us = times.loc[(placement, nbytes)]
                     said = judgement(one, level)
-                    if int(nbytes) in wrong.get(collective, frozenset()):
+                    if int(nbytes) in wrong:
                         said = Judgement.WRONG
                     elif int(nbytes) in self.alike:
                         # What the same calls differ by is noise, of which there may be much.
                         said = not_slower(one)
-                    yield SizeResult(
+                    is_right = int(nbytes) in checked and said is not Judgement.WRONG
+                    yield SizeVerdict(
                         collective=collective,
-                        placement=placement,
-                        nbytes=int(nbytes),
+                        placement=Placement(placement),
                         clock=str(self.clock[at]) if found is self.paired else LOOP,
-                        library_us=float(library_us),
-                        rules_us=float(rules_us),
-                        ratio=one.ratio(),
+                        nbytes=int(nbytes),
+                        baseline_us=float(library_us),
+                        tuned_us=float(rules_us),
+                        gain=one.ratio(),
                         judgement=said,
+                        n_wrong=0 if is_right else None,
                     )
 
 

@@ -9,8 +9,9 @@ from typing import Final
 from rccltune.model.choice import Rule, SizeVerdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
-from rccltune.model.settings import Scale, Setting
+from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, format_size, format_span
+from rccltune.session.plan import GRAPH
 
 _TOO_WIDE: Final = 1.05
 
@@ -145,7 +146,8 @@ class VerdictFile:
     Attributes:
         path: of the rule file; None where nothing was written.
         runner: what made times of a simulated node, as session.json has it.
-        scale: ranks that it was verified on.
+        scale, rank_placement: ranks that it was verified on.
+        dtype, op: of the calls, in the rank program's words.
         rules_before: rules that the file had for this scale.
         rules, fallbacks: that it has now.
         replicates, processes: communicators in which both sides were called, and starts of all
@@ -167,6 +169,9 @@ class VerdictFile:
     simulated: bool
     runner: Line | None = None
     scale: Scale
+    rank_placement: Line | None
+    dtype: Line
+    op: Line
     rules_before: Whole
     rules: Whole
     fallbacks: Whole
@@ -183,6 +188,20 @@ class VerdictFile:
     requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()
     confirmed: Text = ""
+
+    @property
+    def judging(self) -> tuple[SizeVerdict, ...]:
+        """Verdicts by the clock that judges: a loop beside graphs of a size judges nothing."""
+        graphs = {(one.collective, one.nbytes) for one in self.verdicts if one.clock == GRAPH}
+        return tuple(
+            one
+            for one in self.verdicts
+            if one.clock == GRAPH or (one.collective, one.nbytes) not in graphs
+        )
+
+    def target(self, collective: Collective) -> Target:
+        """Collective, scale and placement of ranks."""
+        return Target(collective=collective, scale=self.scale, rank_placement=self.rank_placement)
 
 
 def replicates_of(n: int, n_processes: int) -> str:

@@ -19,7 +19,7 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
-from rccltune.model.choice import Rule, RuleCount
+from rccltune.model.choice import Rule, RuleCount, SizeVerdict
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
@@ -47,7 +47,6 @@ from rccltune.verify.outcome import (
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import beyond
-from rccltune.verify.sizes import SizeResult
 from rccltune.verify.verdict import LeftToLibrary, RuleState
 
 
@@ -295,13 +294,13 @@ def _looked(
     verifying.n_replicates += called.n_replicates
     verifying.n_processes += called.n_processes
     verifying.seconds += called.seconds
-    verifying.checked |= called.checked
     for name, by_size in called.executed.items():
         verifying.executed.setdefault(name, {}).update(by_size)
     found = judge(
         called.pairs,
         rules,
         min_gain=verifying.request.min_gain,
+        checked=called.checked,
         wrong=called.wrong,
         idle_cost=verifying.sides.idle_cost,
         keeps_ends=verifying.request.keep_losers,
@@ -346,7 +345,7 @@ def _confirmed(
     ]
     made = rewriting.narrowed(text, rules, found)
 
-    def is_again(size: SizeResult) -> bool:
+    def is_again(size: SizeVerdict) -> bool:
         return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)
 
     return (

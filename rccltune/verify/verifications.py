@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rccltune.model.choice import Rule, SizeVerdict
+from rccltune.model.choice import Rule
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import RuleFile
 from rccltune.verify.verdict import RuleVerdict, VerdictFile, replicates_of
@@ -30,19 +30,6 @@ class Verification:
     def stood(self) -> tuple[RuleVerdict, ...]:
         """Rules that the file has."""
         return tuple(one for one in self.file.standings if one.is_kept)
-
-    @property
-    def verdicts(self) -> tuple[SizeVerdict, ...]:
-        """Of all sizes and placements, by the clock that judges there."""
-        graphs = {
-            (one.target.collective, one.nbytes) for one in self.file.verdicts if one.view.graph
-        }
-        return tuple(
-            one
-            for one in self.file.verdicts
-            # The loop stands beside graphs, and judges nothing there.
-            if one.view.graph or (one.target.collective, one.nbytes) not in graphs
-        )
 
     @property
     def how_often(self) -> str:

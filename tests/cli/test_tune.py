@@ -47,7 +47,7 @@ def test_what_is_proven_is_the_node_files_truth(tuned_once: Path) -> None:
     assert first
     for one in first:
         assert one["judgement"] == "better"
-        assert one["ratio"] == pytest.approx(truth, rel=0.02)
+        assert one["gain"]["value"] == pytest.approx(truth, rel=0.02)
     [rule] = (one for one in verdict["standings"] if one["state"] == "kept")
     assert rule["gain"]["low"] <= rule["gain"]["value"] <= rule["gain"]["high"]
     assert [rule["min_nbytes"], rule["max_nbytes"]] == [int(row[1]), int(row[2])]

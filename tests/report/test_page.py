@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
 from rccltune.model.choice import Judgement, SizeVerdict
-from rccltune.model.settings import View
+from rccltune.model.estimate import Estimate
 from rccltune.model.vocabulary import Placement
 from rccltune.report import page, style, words
 from rccltune.report.contents import SessionContents
@@ -201,14 +201,13 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
 
     def at(nbytes: int) -> SizeVerdict:
         return SizeVerdict(
-            target=target,
-            view=View(dtype="float", redop="sum", placement=Placement.IN_PLACE, graph=False),
+            collective=target.collective,
+            placement=Placement.IN_PLACE,
+            clock="loop",
             nbytes=nbytes,
             baseline_us=1.0,
             tuned_us=1.0,
-            ratio=0.97,
-            low=0.9,
-            high=1.05,
+            gain=Estimate(value=0.97, low=0.9, high=1.05, n=8),
             n_wrong=0,
             judgement=Judgement.UNDECIDED,
         )
@@ -219,6 +218,9 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
         path=file.name,
         simulated=False,
         scale=target.scale,
+        rank_placement="node",
+        dtype="float",
+        op="sum",
         rules_before=1,
         rules=1,
         fallbacks=0,

@@ -88,15 +88,13 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     assert choice.path is not None
     key = fitted.curves[0].key
     verdict = SizeVerdict(
-        target=key.target,
-        view=key.view,
+        collective=key.collective,
+        placement=key.view.placement,
+        clock="graph",
         nbytes=1024,
         baseline_us=12.0,
         tuned_us=10.0,
-        ratio=1.2,
-        low=1.1,
-        high=1.3,
-        replicates=8,
+        gain=Estimate(value=1.2, low=1.1, high=1.3, n=8),
         n_wrong=0,
         judgement=Judgement.BETTER,
     )
@@ -107,6 +105,9 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         rules=1,
         fallbacks=0,
         scale=key.target.scale,
+        rank_placement="node",
+        dtype="float",
+        op="sum",
         replicates=8,
         processes=2,
         seconds=1.5,

@@ -47,7 +47,7 @@ def drawn(
     rng = np.random.default_rng(seed)
     is_ruled = {nbytes: any(one.reaches(nbytes) for one in rules) for nbytes in GRID}
     cells = pd.MultiIndex.from_product(
-        [range(n), GRID, ["out-of-place", "in-place"]], names=["replicate", "nbytes", "placement"]
+        [range(n), GRID, ["out", "in"]], names=["replicate", "nbytes", "placement"]
     ).to_frame(index=False)
     ruled = cells["nbytes"].map(is_ruled).to_numpy(dtype=bool)
     true = cells["nbytes"].map({nbytes: np.log(gain(nbytes)) for nbytes in GRID})
@@ -216,7 +216,7 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
             "setting": "silent",
             "collective": "all_reduce",
             "dtype": "float",
-            "placement": "out-of-place",
+            "placement": "out",
             "nbytes": [64 * KIB, 64 * KIB, MIB, MIB],
             "clock": "graph",
             "run": 1,
@@ -480,4 +480,4 @@ def test_where_both_sides_make_the_same_calls_nothing_is_slower() -> None:
     assert outside
     assert {one.judgement for one in outside} == {Judgement.SAME, Judgement.UNDECIDED}
     for one in outside:
-        assert (one.judgement is Judgement.SAME) == (one.ratio.low > 0.98)
+        assert (one.judgement is Judgement.SAME) == (one.gain.low > 0.98)

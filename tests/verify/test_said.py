@@ -9,7 +9,7 @@ import pytest
 from rccltune.cli.verify import text_of
 from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
 from rccltune.model.estimate import Estimate
-from rccltune.model.settings import Scale, Setting, Target, View
+from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import VerificationResult
 from rccltune.verify.verdict import RuleState, RuleVerdict, VerdictFile
@@ -36,18 +36,13 @@ def stood(low: int, high: int, state: RuleState, n_sizes: int, n_undecided: int 
 def undecided(nbytes: int) -> SizeVerdict:
     """A size at which a loss of 2 % is not excluded."""
     return SizeVerdict(
-        target=Target(
-            collective=Collective.ALL_REDUCE,
-            scale=NODE,
-            rank_placement="node",
-        ),
-        view=View(dtype="float", redop="sum", placement=Placement.IN_PLACE, graph=False),
+        collective=Collective.ALL_REDUCE,
+        placement=Placement.IN_PLACE,
+        clock="loop",
         nbytes=nbytes,
         baseline_us=1.0,
         tuned_us=1.0,
-        ratio=1.0,
-        low=0.9,
-        high=1.1,
+        gain=Estimate(value=1.0, low=0.9, high=1.1, n=8),
         n_wrong=0,
         judgement=Judgement.UNDECIDED,
     )
@@ -67,6 +62,9 @@ def verified(
             path=None if path is None else str(path),
             simulated=False,
             scale=NODE,
+            rank_placement="node",
+            dtype="float",
+            op="sum",
             rules_before=n,
             rules=n if keeps else kept,
             fallbacks=0,
