@@ -15,14 +15,13 @@ from math import log, log1p, log2
 import numpy as np
 import pandas as pd
 
-from rccltune.model.choice import Rule
+from rccltune.model.choice import Rule, RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import KIB, Collective
 from rccltune.session.plan import GRAPH, LOOP
 from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.verify.judge import judge
 from rccltune.verify.pairs import STALL, SizesToCall, sizes_of
-from rccltune.verify.verdict import RuleState
 
 MIB = KIB * KIB
 SETTING = Setting.parse("ring/ll128")
@@ -121,35 +120,22 @@ def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Fo
     own = rules()
     called = sizes_of(own, Collective.ALL_REDUCE, SWEPT, (), SCALE)
     first = judge(drawn(case, called, own, n, loops=loops, rng=rng), own, min_gain=0.02)
-    kept = [one for one in first.parts if one.state is RuleState.KEPT]
-    done = [(one.rule.line, one.low, one.high) for one in kept if one.is_whole]
-    cut = [one for one in kept if not one.is_whole]
-    if cut:
-        again = [
-            Rule(
-                collective=one.rule.collective,
-                min_nbytes=one.low,
-                max_nbytes=one.high,
-                setting=SETTING,
-                line=one.rule.line,
-            )
-            for one in cut
-        ]
+    kept = [one for one in first.rules if one.state is RuleState.PROVEN]
+    again = [one.rule for one in first.rules if one.state is RuleState.NOT_PROVEN]
+    if again:
         sizes = sizes_of(again, Collective.ALL_REDUCE, (), (), SCALE)
         pairs = drawn(case, sizes, again, n, loops=loops, rng=rng)
         second = judge(pairs, again, min_gain=0.02, only=again, n_rules=len(own))
-        done += [
-            (one.rule.line, one.low, one.high)
-            for one in second.parts
-            if one.state is RuleState.KEPT and one.is_whole
-        ]
+        kept += [one for one in second.rules if one.state is RuleState.PROVEN]
     truths = [
-        true_gain(case, own, size) for _, low, high in done for size in np.geomspace(low, high, 200)
+        true_gain(case, own, size)
+        for one in kept
+        for size in np.geomspace(one.min_nbytes, one.max_nbytes, 200)
     ]
     return Found(
-        kept=tuple(any(line == one.line for line, _, _ in done) for one in own),
+        kept=tuple(any(rule.line == one.line for rule in kept) for one in own),
         worst=max(0.0, *(-gain for gain in truths)) if truths else 0.0,
-        slower=sum(one.state is RuleState.SLOWER for one in first.parts),
+        slower=sum(one.state is RuleState.SLOWER for one in first.rules),
     )
 
 

@@ -26,7 +26,7 @@ from rccltune.cli.verify import (
     unregistered_line,
 )
 from rccltune.model import defaults
-from rccltune.model.choice import NOT_MEASURED, RESTORES
+from rccltune.model.choice import NOT_MEASURED, RESTORES, RuleState
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import LL128_FORCED
@@ -229,7 +229,7 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
 
 def _heading(done: TuneResult) -> str:
     kept = [rule for one in done.verified for rule in one.standings if rule.is_kept]
-    if all(rule.reason == RESTORES for rule in kept):
+    if all(rule.state is RuleState.RESTORES for rule in kept):
         return "Verified, as fast as the library is without a plugin:"
     return "Verified, faster than the library's own choice:"
 
@@ -240,7 +240,7 @@ def _rules(one: VerificationResult) -> list[str]:
         if rule.is_kept:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             said = f"  {rule.collective.value} {span}: {rule.setting}, {rule.gain}"
-            if rule.reason == RESTORES:
+            if rule.state is RuleState.RESTORES:
                 # Calls one by one were compared with the idle plugin alone.
                 found.append(f"{said}: {RESTORES}")
                 continue

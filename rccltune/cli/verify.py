@@ -14,7 +14,7 @@ from rccltune.cli.options import FOLDER, allow_need_option, named, session_argum
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
-from rccltune.model.choice import Judgement
+from rccltune.model.choice import Judgement, RuleState
 from rccltune.model.errors import SessionError, VerificationError
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
@@ -267,8 +267,6 @@ def loop_of(one: RuleVerdict) -> str:
 
 def not_kept(done: VerificationResult) -> list[str]:
     """What goes back to the library, and why, with the interval."""
-    from rccltune.verify.verdict import RuleState
-
     cuts = [str(cut) for cut in done.file.cuts]
     # Their sizes may be those of the rule behind them, and no cut then.
     cuts += [

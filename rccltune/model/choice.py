@@ -13,6 +13,30 @@ from rccltune.model.settings import Mode, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
 
 
+class RuleState(Enum):
+    """What may be said of a rule.
+
+    PROVEN: repeats prove its gain. RESTORES: it gives back what loading a tuner takes away, and
+    may gain nothing. NOT_PROVEN: it gains, and must be judged in fresh communicators.
+    """
+
+    PROVEN = "proven"
+    RESTORES = "restores"
+    NOT_PROVEN = "not proven"
+    NO_GAIN = "no gain"
+    UNDECIDED = "undecided"
+    SLOWER = "slower"
+    WRONG = "wrong results"
+    FAILED = "failed"
+    NOT_SELECTABLE = "not selectable"
+    BYPASSED = "bypassed"
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether repeats prove what it is there for."""
+        return self in (RuleState.PROVEN, RuleState.RESTORES)
+
+
 class GainProof(Enum):
     """Proof of a zone's gain over the baseline."""
 

@@ -32,13 +32,12 @@ import numpy.typing as npt
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, more_often
-from rccltune.model.choice import RESTORES, Judgement, Rule, SizeVerdict
-from rccltune.model.estimate import Estimate
+from rccltune.model.choice import RESTORES, Judgement, Rule, RuleState, SizeVerdict
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.sizes import SLIGHT, PairTable, judgement
-from rccltune.verify.verdict import RuleState
+from rccltune.verify.verdict import RuleVerdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,52 +65,15 @@ Indices: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RulePart:
-    """What is left of a rule, or goes, between two called sizes.
-
-    Attributes:
-        low, high: first and last called size, in bytes.
-        is_whole: it is all of the rule, so that nothing has to be confirmed.
-        starts_rule, ends_rule: whether its first or last size is the rule's own.
-    """
-
-    rule: Rule
-    low: int
-    high: int
-    state: RuleState
-    gain: Estimate | None
-    loop: Estimate | None
-    one_root: Estimate | None
-    registered: Estimate | None
-    bfloat16: Estimate | None
-    n_sizes: int
-    n_undecided: int
-    clock: str
-    reason: str
-    is_whole: bool
-    starts_rule: bool = True
-    ends_rule: bool = True
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Bounds in the file, in bytes: the rule's own, or called sizes where it was cut."""
-        if self.is_whole:
-            return self.rule.min_nbytes, self.rule.max_nbytes
-        low = self.rule.min_nbytes if self.starts_rule else self.low
-        high = self.rule.max_nbytes if self.ends_rule else self.high
-        return low, high
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFile:
     """What was found of a file.
 
     Attributes:
-        parts: of every rule of ours, in the file's order.
+        rules: what is left of every rule of ours, and what goes, in the file's order.
         sizes: all that were called.
     """
 
-    parts: tuple[RulePart, ...]
+    rules: tuple[RuleVerdict, ...]
     sizes: tuple[SizeVerdict, ...]
 
 
@@ -160,7 +122,7 @@ def judge(
         n_rules=n_rules or max(1, sum(not one.fallback for one in rules)),
         n_sizes=max(1, n_sizes),
     )
-    parts = [
+    found = [
         part for rule in only or rules for part in judging.parts(rule, tables.get(rule.collective))
     ]
     sizes = [
@@ -170,7 +132,7 @@ def judge(
             name, checked.get(name, ()), wrong.get(name, ()), judging.level_of_a_size
         )
     ]
-    return JudgedFile(parts=tuple(parts), sizes=tuple(sizes))
+    return JudgedFile(rules=tuple(found), sizes=tuple(sizes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +158,7 @@ class _FileJudge:
         """Of a rule's interval: all rules share the chance of a mistake."""
         return 1 - LEVEL / self.n_rules
 
-    def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RulePart]:
+    def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RuleVerdict]:
         """What is left of a rule, and what goes; nothing of a fallback that nobody needed."""
         if table is None:
             gone: tuple[RuleState, str] | None = _UNTIMED
@@ -206,7 +168,7 @@ class _FileJudge:
             if gone is None:
                 yield from self._stretches(rule, table, inside)
         if gone is not None and not (rule.fallback and gone == _UNTIMED):
-            yield self._gone(rule, *gone)
+            yield RuleVerdict.of(rule, *gone)
 
     def _why_gone(
         self, rule: Rule, table: PairTable, inside: Truths
@@ -242,24 +204,6 @@ class _FileJudge:
             dtype=np.intp,
         )
 
-    def _gone(self, rule: Rule, state: RuleState, reason: str) -> RulePart:
-        return RulePart(
-            rule=rule,
-            low=rule.min_nbytes,
-            high=rule.max_nbytes,
-            state=state,
-            gain=None,
-            loop=None,
-            one_root=None,
-            registered=None,
-            bfloat16=None,
-            n_sizes=0,
-            n_undecided=0,
-            clock="",
-            reason=reason,
-            is_whole=True,
-        )
-
     def _stalls(self, table: PairTable, inside: Truths) -> str:
         """Why a rule goes whose timings stall more often than without it; else empty."""
         own = table.stalls[inside]
@@ -273,7 +217,7 @@ class _FileJudge:
             return ""
         return f"{hits} of {n} timings stalled, {others} of {n_others} without it"
 
-    def _stretches(self, rule: Rule, table: PairTable, inside: Truths) -> Iterator[RulePart]:
+    def _stretches(self, rule: Rule, table: PairTable, inside: Truths) -> Iterator[RuleVerdict]:
         """Neighbouring sizes of a rule that are all good, and those that are slower."""
         paired = table.paired[0]
         at = np.flatnonzero(inside)
@@ -290,15 +234,12 @@ class _FileJudge:
             ]
         )
         if self.keeps_ends:
-            whole = self._judged(rule, table, at, is_whole=True)
-            if whole.state is RuleState.KEPT and bad.any():
+            harm = _SLOWER_REGISTERED if registered.any() else ""
+            if bad.any():
                 sizes = ", ".join(format_size(int(table.nbytes[i])) for i in at[bad][:_SHOWN])
                 more = f" and {bad.sum() - _SHOWN} more sizes" if bad.sum() > _SHOWN else ""
-                why = f"slower at {sizes}{more}"
-                whole = replace(whole, state=RuleState.SLOWER, reason=why)
-            elif whole.state is RuleState.KEPT and registered.any():
-                whole = replace(whole, state=RuleState.SLOWER, reason=_SLOWER_REGISTERED)
-            yield whole
+                harm = f"slower at {sizes}{more}"
+            yield self._judged(rule, table, at, is_whole=True, harm=harm)
             return
         cuts = np.flatnonzero(np.diff(np.where(bad, 2, registered))) + 1
         for stretch in np.split(np.arange(len(at)), cuts):
@@ -352,24 +293,24 @@ class _FileJudge:
 
     def _unregistered(
         self, rule: Rule, table: PairTable, at: Indices, stretch: Indices, *, is_good: Truths
-    ) -> RulePart:
+    ) -> RuleVerdict:
         """Sizes of a rule that are slower with registered buffers: a rule for others, if it gains.
 
         It takes what lies between them and the good sizes beside them. A whole rule that loops
         judged is proven by calls that have such buffers.
         """
         is_proven = len(stretch) == len(at) and (table.clock[at] == LOOP).all()
-        found = self._judged(rule, table, at[stretch], is_whole=bool(is_proven))
-        if found.state is not RuleState.KEPT:
+        harm = _SLOWER_REGISTERED if self.is_again else ""
+        found = self._judged(rule, table, at[stretch], is_whole=bool(is_proven), harm=harm)
+        if not found.is_kept:
             return found
-        if self.is_again:
-            return replace(found, state=RuleState.SLOWER, reason=_SLOWER_REGISTERED)
-        low, high, first, last = found.low, found.high, int(stretch[0]), int(stretch[-1])
+        low, high = found.min_nbytes, found.max_nbytes
+        first, last = int(stretch[0]), int(stretch[-1])
         if first > 0 and is_good[first - 1]:
             low = int(table.nbytes[at[first - 1]]) + 1
         if last + 1 < len(at) and is_good[last + 1]:
             high = int(table.nbytes[at[last + 1]]) - 1
-        return replace(found, rule=replace(rule, reg_buff=0), low=low, high=high)
+        return replace(found, reg_buff=0, min_nbytes=low, max_nbytes=high)
 
     def _trimmed(
         self,
@@ -378,7 +319,7 @@ class _FileJudge:
         at: Indices,
         stretch: Indices,
         each: Sequence[LogMean | None],
-    ) -> Iterator[RulePart]:
+    ) -> Iterator[RuleVerdict]:
         """A range of good sizes without the ends that gain next to nothing."""
 
         def is_idle(i: int) -> bool:
@@ -407,7 +348,7 @@ class _FileJudge:
                     is_whole=False,
                 )
         left = self._judged(rule, table, at[kept], is_whole=is_whole)
-        if left.state is RuleState.KEPT and not is_whole and left.bounds[0] == left.bounds[1]:
+        if left.state is RuleState.NOT_PROVEN and left.min_nbytes == left.max_nbytes:
             # A rule for one number of bytes, which hardly a job has.
             left = replace(left, state=RuleState.NO_GAIN, reason="a single size")
         yield left
@@ -419,8 +360,9 @@ class _FileJudge:
         own: Indices,
         *,
         is_whole: bool,
-    ) -> RulePart:
-        """One part of a rule: whether it gains."""
+        harm: str = "",
+    ) -> RuleVerdict:
+        """One part of a rule: whether it gains; with harm it is slower whatever it gains."""
         chosen = np.isin(np.arange(len(table.nbytes)), own)
         answered = chosen & ~np.isin(table.nbytes, list(table.alike))
         chosen = answered if answered.any() else chosen
@@ -450,11 +392,13 @@ class _FileJudge:
             worst = worst + cost
             state, why = self._state(worst, loop, one_root, bfloat16)
             restores = cost.high(self.level) < 0 and worst.low(self.level) > _RESTORED
-            if state is not RuleState.KEPT and beside_idle is RuleState.KEPT and restores:
-                state, why = RuleState.KEPT, RESTORES
+            if not state.is_proven and beside_idle.is_proven and restores:
+                state, why = RuleState.RESTORES, RESTORES
             elif state is RuleState.SLOWER and beside_idle is not RuleState.SLOWER:
                 # Without the rule the plugin would cost as much.
                 state, why = RuleState.NO_GAIN, "no gain"
+        if harm and state.is_proven:
+            state, why = RuleState.SLOWER, harm
         return self._part(
             rule,
             table,
@@ -485,7 +429,7 @@ class _FileJudge:
             ):
                 if other is not None and other.log < most and other.high(level) < 0:
                     return RuleState.SLOWER, f"{other.ratio(level)} {how}"
-            return RuleState.KEPT, ""
+            return RuleState.PROVEN, ""
         if one.high(self.level) < 0 and one.log < SLIGHT:
             return RuleState.SLOWER, "slower"
         if one.high(self.level) < self.least:
@@ -506,7 +450,7 @@ class _FileJudge:
         one_root: LogMean | None = None,
         registered: LogMean | None = None,
         bfloat16: LogMean | None = None,
-    ) -> RulePart:
+    ) -> RuleVerdict:
         paired = table.paired[0]
         undecided = sum(
             one is None or judgement(one, self.level_of_a_size) is Judgement.UNDECIDED
@@ -516,11 +460,16 @@ class _FileJudge:
         )
         clocks = dict.fromkeys(str(table.clock[i]) for i in own)
         inside = self._inside(rule, table)
-        return RulePart(
-            rule=rule,
-            low=int(table.nbytes[own[0]]),
-            high=int(table.nbytes[own[-1]]),
-            state=state,
+        low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
+        if state.is_proven:
+            # Between called sizes it is the rule's own bounds that count.
+            low = rule.min_nbytes if own[0] == inside[0] else low
+            high = rule.max_nbytes if own[-1] == inside[-1] else high
+            state, reason = (state, reason) if is_whole else (RuleState.NOT_PROVEN, "")
+        return replace(
+            RuleVerdict.of(rule, state, reason),
+            min_nbytes=low,
+            max_nbytes=high,
             gain=None if gain is None else gain.ratio(self.level),
             loop=None if loop is None else loop.ratio(),
             one_root=None if one_root is None else one_root.ratio(),
@@ -529,10 +478,6 @@ class _FileJudge:
             n_sizes=len(own),
             n_undecided=undecided,
             clock=" and ".join(clocks),
-            reason=reason,
-            is_whole=is_whole,
-            starts_rule=bool(own[0] == inside[0]),
-            ends_rule=bool(own[-1] == inside[-1]),
         )
 
 

@@ -22,12 +22,11 @@ from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.executed import at_ends
-from rccltune.verify.judge import JudgedFile, RulePart
+from rccltune.verify.judge import JudgedFile
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.verdict import (
     LeftToLibrary,
     RanAt,
-    RuleState,
     RuleVerdict,
     VerdictFile,
     replicates_of,
@@ -141,13 +140,20 @@ def result_of(
 ) -> VerificationResult:
     """All that was found, as one record."""
     request, site, sides = verifying.request, verifying.site, verifying.sides
-    standings = tuple(_standing(one, text, verifying) for one in judged.parts)
+    rules = of_scale(read_rules(text.encode()), verifying.scale)
+    standings = tuple(
+        replace(
+            _in_file(one, rules),
+            ran=at_ends(verifying.executed.get(one.collective, {}), one.min_nbytes, one.max_nbytes),
+        )
+        for one in judged.rules
+    )
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
         text = _with_evidence(verifying, text, standings)
         text, unneeded = rewriting.without_unneeded(text, verifying.request.environment)
     after = read_rules(text.encode())
-    standings = tuple(_with_line(one, of_scale(after, verifying.scale)) for one in standings)
+    standings = tuple(_in_file(one, of_scale(after, verifying.scale)) for one in standings)
     beside = sides.octaves()
     count = count_rules(of_scale(after, verifying.scale))
     file = VerdictFile(
@@ -191,47 +197,14 @@ def _beyond_needs(
     return [pair for pair in verifying.request.environment if pair not in needs]
 
 
-def _standing(part: RulePart, text: str, verifying: OngoingVerification) -> RuleVerdict:
-    """A part as a rule: of the file as it is now where it is kept."""
-    rule = part.rule
-    if part.state is RuleState.KEPT:
-        now = (
-            one
-            for one in of_scale(read_rules(text.encode()), verifying.scale)
-            if one.collective is rule.collective
-            and one.reaches(part.low)
-            and one.setting == rule.setting
-        )
-        rule = next(now, rule)
-    else:
-        rule = replace(rule, min_nbytes=part.low, max_nbytes=part.high)
-    return RuleVerdict(
-        **{name: getattr(rule, name) for name in rule.__dataclass_fields__},
-        state=part.state,
-        gain=part.gain,
-        loop=part.loop,
-        one_root=part.one_root,
-        registered=part.registered,
-        bfloat16=part.bfloat16,
-        n_sizes=part.n_sizes,
-        n_undecided=part.n_undecided,
-        clock=part.clock,
-        ran=at_ends(verifying.executed.get(rule.collective, {}), part.low, part.high),
-        reason=part.reason,
-    )
-
-
-def _with_line(one: RuleVerdict, rules: Sequence[Rule]) -> RuleVerdict:
-    """A rule that is kept, with its line in the file as it is written."""
+def _in_file(one: RuleVerdict, rules: Sequence[Rule]) -> RuleVerdict:
+    """A rule that is kept, as the file has it."""
     if not one.is_kept:
         return one
-    same = (
-        rule.line
-        for rule in rules
-        if replace(rule, line=one.line)
-        == Rule(**{name: getattr(one, name) for name in rule.__dataclass_fields__})
-    )
-    return replace(one, line=next(same, one.line))
+    for rule in rules:
+        if replace(rule, line=one.line, fallback=one.fallback) == one.rule:
+            return replace(one, line=rule.line, fallback=rule.fallback)
+    return one
 
 
 def _with_evidence(

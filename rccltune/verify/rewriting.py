@@ -17,8 +17,7 @@ from rccltune.rules.documents import intervals_left
 from rccltune.rules.line_format import LineChange, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
-from rccltune.verify.judge import RulePart
-from rccltune.verify.verdict import LeftToLibrary, RuleState
+from rccltune.verify.verdict import LeftToLibrary, RuleVerdict
 
 # What is said of a rule's sizes that one before it answers.
 _HIDDEN: Final = "fallback, not timed: the rule before it answers"
@@ -32,12 +31,12 @@ class RewrittenRules:
 
     Attributes:
         cuts: what rules lost.
-        kept: parts that the file has, by the line of their rule in the text before.
+        kept: what the file has of each rule, by its line in the text before.
     """
 
     text: str
     cuts: tuple[LeftToLibrary, ...]
-    kept: Mapping[int, tuple[RulePart, ...]]
+    kept: Mapping[int, tuple[RuleVerdict, ...]]
 
 
 def read_text(path: Path) -> str:
@@ -188,7 +187,7 @@ def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
     )
 
 
-def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> RewrittenRules:
+def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -> RewrittenRules:
     """The file without what is not kept; fallbacks that nobody needed go and stay with their rules.
 
     Args:
@@ -196,22 +195,21 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
         rules: of this scale, in its order, fallbacks too.
         parts: what was found of each rule.
     """
-    by_line: dict[int | None, list[RulePart]] = {}
+    by_line: dict[int | None, list[RuleVerdict]] = {}
     for part in parts:
-        by_line.setdefault(part.rule.line, []).append(part)
-    kept_parts = [one for own in by_line.values() for one in own if one.state is RuleState.KEPT]
+        by_line.setdefault(part.line, []).append(part)
+    kept_parts = [one for own in by_line.values() for one in own if one.is_kept]
     changes: dict[int, LineChange] = {}
     cuts: list[LeftToLibrary] = []
-    kept: dict[int, tuple[RulePart, ...]] = {}
+    kept: dict[int, tuple[RuleVerdict, ...]] = {}
     left: dict[int | None, list[tuple[int, int]]] = {}
     for rule in rules:
         own = by_line.get(rule.line, [])
         if rule.line is None or not own:
             continue
-        stays = tuple(one for one in own if one.state is RuleState.KEPT)
+        stays = tuple(one for one in own if one.is_kept)
         kept[rule.line] = stays
-        made = tuple(_bounded(one.rule, *one.bounds) for one in stays)
-        spans = [one.bounds for one in stays]
+        spans = [(one.min_nbytes, one.max_nbytes) for one in stays]
         lost = [
             LeftToLibrary(
                 collective=rule.collective,
@@ -223,7 +221,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
             for low, high in intervals_left(span, _others(rule, kept_parts))
         ]
         cuts += lost
-        changes[rule.line] = _change(rule, made, lost, own)
+        changes[rule.line] = _change(rule, stays, lost, own)
         left[rule.line] = spans
     for other in rules:
         if other.fallback and other.line is not None and other.line not in by_line:
@@ -242,17 +240,9 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RulePart]) -> Rew
     return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
 
-def _bounded(rule: Rule, low: int, high: int) -> Rule:
-    return replace(rule, min_nbytes=low, max_nbytes=high)
-
-
-def _others(rule: Rule, kept: Iterable[RulePart]) -> list[Rule]:
+def _others(rule: Rule, kept: Iterable[RuleVerdict]) -> list[RuleVerdict]:
     """What is kept of other rules of its collective, which answer where it cannot be chosen."""
-    return [
-        replace(one.rule, min_nbytes=one.bounds[0], max_nbytes=one.bounds[1])
-        for one in kept
-        if one.rule.line != rule.line and _takes_calls_of(one.rule, rule)
-    ]
+    return [one for one in kept if one.line != rule.line and _takes_calls_of(one, rule)]
 
 
 def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -266,25 +256,25 @@ def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int,
         yield low, rule.max_nbytes
 
 
-def _reason(low: int, high: int, parts: Sequence[RulePart]) -> str:
-    gone = [one for one in parts if one.state is not RuleState.KEPT]
-    here = [one for one in gone if one.low <= high and one.high >= low] or gone
+def _reason(low: int, high: int, parts: Sequence[RuleVerdict]) -> str:
+    gone = [one for one in parts if not one.is_kept]
+    here = [one for one in gone if one.min_nbytes <= high and one.max_nbytes >= low] or gone
     if len(here) < 2:
         return "".join(map(_why, here)) or "not called"
     # Called sizes: what lies between two of them is nobody's.
-    return "; ".join(f"{format_span(one.low, one.high)} {_why(one)}" for one in here)
+    return "; ".join(f"{format_span(one.min_nbytes, one.max_nbytes)} {_why(one)}" for one in here)
 
 
-def _why(part: RulePart) -> str:
+def _why(part: RuleVerdict) -> str:
     said = part.reason or part.state.value
     return f"{said}, {part.gain}" if part.gain is not None and "x (" not in said else said
 
 
 def _change(
     rule: Rule,
-    made: tuple[Rule, ...],
+    made: tuple[RuleVerdict, ...],
     lost: Sequence[LeftToLibrary],
-    found: Sequence[RulePart],
+    found: Sequence[RuleVerdict],
 ) -> LineChange:
     if not lost:
         # Where all of it went without a loss, a rule behind it answered.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from rccltune.model.choice import Rule, SizeVerdict
+from rccltune.model.choice import Rule, RuleState, SizeVerdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting, Target
@@ -14,19 +13,6 @@ from rccltune.model.vocabulary import Collective, format_size, format_span
 from rccltune.session.plan import GRAPH
 
 _TOO_WIDE: Final = 1.05
-
-
-class RuleState(Enum):
-    """What became of a rule."""
-
-    KEPT = "kept"
-    NO_GAIN = "no gain"
-    UNDECIDED = "undecided"
-    SLOWER = "slower"
-    WRONG = "wrong results"
-    FAILED = "failed"
-    NOT_SELECTABLE = "not selectable"
-    BYPASSED = "bypassed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +40,10 @@ class RanAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleVerdict(Rule):
-    """A rule, or what is left of one, as it was verified.
+    """A rule, or what is left of one, as it was verified; sizes that go are those called.
 
     Attributes:
-        state: kept, or why it is not.
+        state: proven, or why it is not.
         gain: in the placement that gains least; None where nothing was timed.
         loop: the same launched one by one, at a few sizes, of a rule that graphs prove.
         one_root: the same with one root in all calls, which overlap, of broadcast and reduce.
@@ -82,6 +68,17 @@ class RuleVerdict(Rule):
     ran: tuple[RanAt, ...] = ()
     reason: Text = ""
 
+    @classmethod
+    def of(cls, rule: Rule, state: RuleState, reason: str = "") -> RuleVerdict:
+        """A verdict on a whole rule."""
+        own = {one.name: getattr(rule, one.name) for one in fields(Rule)}
+        return cls(**own, state=state, reason=reason)
+
+    @property
+    def rule(self) -> Rule:
+        """The rule alone."""
+        return Rule(**{one.name: getattr(self, one.name) for one in fields(Rule)})
+
     @property
     def overwritten(self) -> tuple[RanAt, ...]:
         """Ends at which the library ran something else than the rule asked for."""
@@ -89,8 +86,8 @@ class RuleVerdict(Rule):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the file has it."""
-        return self.state is RuleState.KEPT
+        """Whether the file has it, for the time being where it is not proven."""
+        return self.state.is_proven or self.state is RuleState.NOT_PROVEN
 
     @property
     def is_loop_noisy(self) -> bool:

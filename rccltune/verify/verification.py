@@ -19,7 +19,7 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
-from rccltune.model.choice import Rule, RuleCount, SizeVerdict
+from rccltune.model.choice import Rule, RuleCount, RuleState, SizeVerdict
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
@@ -37,7 +37,7 @@ from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, verdict_store
 from rccltune.verify.communicators import CommunicatorPairs
-from rccltune.verify.judge import JudgedFile, RulePart, judge
+from rccltune.verify.judge import JudgedFile, judge
 from rccltune.verify.outcome import (
     OngoingVerification,
     VerificationResult,
@@ -47,7 +47,7 @@ from rccltune.verify.outcome import (
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import beyond
-from rccltune.verify.verdict import LeftToLibrary, RuleState
+from rccltune.verify.verdict import LeftToLibrary, RuleVerdict
 
 
 def verify_rules(
@@ -269,7 +269,7 @@ def _settled(
     judged = _looked(verifying, text, rules)
     cuts = [*rewriting.cut_before(text, verifying.scale), *unswept]
     if not request.keep_losers:
-        first = rewriting.narrowed(text, rules, judged.parts)
+        first = rewriting.narrowed(text, rules, judged.rules)
         # One of which several parts are kept counts as so many.
         n_more = sum(len(parts) - 1 for parts in first.kept.values() if parts)
         before = replace(before, rules=before.rules + n_more)
@@ -308,13 +308,13 @@ def _looked(
         n_rules=n_rules,
     )
     failed = called.failed
-    parts = [
-        replace(one, state=RuleState.FAILED, reason=failed[one.rule.collective], is_whole=True)
-        if one.rule.collective in failed
+    verdicts = [
+        replace(one, state=RuleState.FAILED, reason=failed[one.collective])
+        if one.collective in failed
         else one
-        for one in found.parts
+        for one in found.rules
     ]
-    return replace(found, parts=tuple(parts))
+    return replace(found, rules=tuple(verdicts))
 
 
 def _confirmed(
@@ -324,13 +324,13 @@ def _confirmed(
 
     What is said of its sizes is what those replicates say.
     """
-    cut = [one for one in judged.parts if one.state is RuleState.KEPT and not one.is_whole]
+    cut = [one for one in judged.rules if one.state is RuleState.NOT_PROVEN]
     if not cut:
         return text, judged, ()
     rules = of_scale(read_rules(text.encode()), verifying.scale)
 
-    def now(part: RulePart) -> Rule | None:
-        return answering(rules, part.rule.collective, part.low, str(part.rule.setting))
+    def now(part: RuleVerdict) -> Rule | None:
+        return answering(rules, part.collective, part.min_nbytes, str(part.setting))
 
     again = [one for one in rules if any(one is now(part) for part in cut)]
     verifying.reporter.say(
@@ -338,11 +338,7 @@ def _confirmed(
     )
     n_rules = sum(not one.fallback for one in rules)
     looked = _looked(verifying, text, rules, only=again, n_rules=n_rules)
-    whole = [one for one in looked.parts if one.is_whole]
-    found = [
-        _with_registered(_as_it_is(one), cut)
-        for one in (*whole, *_merged([o for o in looked.parts if not o.is_whole]))
-    ]
+    found = [_with_registered(one, cut) for one in _whole(looked.rules, again)]
     made = rewriting.narrowed(text, rules, found)
 
     def is_again(size: SizeVerdict) -> bool:
@@ -352,7 +348,7 @@ def _confirmed(
         made.text,
         replace(
             judged,
-            parts=(*(one for one in judged.parts if one not in cut), *found),
+            rules=(*(one for one in judged.rules if one not in cut), *found),
             sizes=(
                 *(one for one in judged.sizes if not is_again(one)),
                 *(one for one in looked.sizes if is_again(one)),
@@ -362,39 +358,32 @@ def _confirmed(
     )
 
 
-def _with_registered(part: RulePart, before: Sequence[RulePart]) -> RulePart:
+def _with_registered(part: RuleVerdict, before: Sequence[RuleVerdict]) -> RuleVerdict:
     """A part for unregistered buffers with what it was seen to lose with registered ones."""
     seen = (
         one.registered
         for one in before
-        if part.rule.reg_buff == one.rule.reg_buff == 0
-        and (part.rule.collective, part.rule.setting) == (one.rule.collective, one.rule.setting)
-        and one.low <= part.high
-        and part.low <= one.high
+        if part.reg_buff == one.reg_buff == 0
+        and (part.collective, part.setting) == (one.collective, one.setting)
+        and one.min_nbytes <= part.max_nbytes
+        and part.min_nbytes <= one.max_nbytes
     )
     return replace(part, registered=next(seen, part.registered))
 
 
-def _merged(parts: Sequence[RulePart]) -> list[RulePart]:
-    """One part for each rule that would have to be narrowed once more: it goes instead."""
-    by_line: dict[int | None, RulePart] = {}
+def _whole(parts: Sequence[RuleVerdict], rules: Sequence[Rule]) -> list[RuleVerdict]:
+    """One verdict for each rule: one that would have to be narrowed once more goes instead."""
+    by_line: dict[int | None, RuleVerdict] = {}
     for one in parts:
-        if one.state is not RuleState.KEPT or one.rule.line not in by_line:
-            by_line[one.rule.line] = one
-    return list(by_line.values())
-
-
-def _as_it_is(part: RulePart) -> RulePart:
-    """A part as all of its rule."""
-    state = part.state
-    reason = part.reason
-    if not part.is_whole and state is RuleState.KEPT:
-        state, reason = RuleState.UNDECIDED, "it would have to be narrowed a second time"
-    return replace(
-        part,
-        state=state,
-        reason=reason,
-        low=part.rule.min_nbytes,
-        high=part.rule.max_nbytes,
-        is_whole=True,
-    )
+        if not one.is_kept or one.line not in by_line:
+            by_line[one.line] = one
+    bounds = {one.line: (one.min_nbytes, one.max_nbytes) for one in rules}
+    found = []
+    for line, one in by_line.items():
+        low, high = bounds[line]
+        whole = replace(one, min_nbytes=low, max_nbytes=high)
+        if one.state is RuleState.NOT_PROVEN:
+            why = "it would have to be narrowed a second time"
+            whole = replace(whole, state=RuleState.UNDECIDED, reason=why)
+        found.append(whole)
+    return found

@@ -59,7 +59,7 @@ def test_rules_restore_what_any_plugin_takes_away(capsys: pytest.CaptureFixture[
     assert "restores what loading a tuner takes away" in rules.read_text(encoding="utf-8")
     verdict = json.loads((Path(made.SESSION) / "verdict_one-oam.json").read_text(encoding="utf-8"))
     [standing] = verdict["standings"]
-    assert standing["reason"].startswith("restores")
+    assert standing["state"] == "restores"
     # The site and the rule run the same kernels.
     assert standing["gain"]["value"] == pytest.approx(1, abs=0.02)
     assert "restores" in capsys.readouterr().out

@@ -92,7 +92,7 @@ def folded(tree: Element, title: str) -> str:
 def test_verified_rules_are_claimed_as_the_verdict_has_them(tuned_once: Path) -> None:
     """Their gains, and nothing computed anew; simulated ones are for trying out."""
     plain = json.loads((tuned_once / "verdict.json").read_text())
-    gains = [one["gain"] for one in plain["standings"] if one["state"] == "kept"]
+    gains = [one["gain"] for one in plain["standings"] if one["state"] == "proven"]
     tree = check_page((tuned_once / "report.html").read_text(encoding="utf-8"))
     said = claim(tree)
     assert said.startswith("SIMULATED: all_reduce is ")
@@ -167,7 +167,7 @@ def test_every_placements_file_is_shown_with_its_own_verdict(copied: Path) -> No
     (copied / "verdict_one-oam.json").write_text(json.dumps(plain | {"path": str(other)}))
     tree = reported(copied)
     assert first(tree).count("verified at") == 2 * len(
-        [one for one in plain["standings"] if one["state"] == "kept"]
+        [one for one in plain["standings"] if one["state"] == "proven"]
     )
     # One that is of other rules leaves the other as it is.
     other.write_text(other.read_text().replace("allreduce,", "allgather,"))

@@ -48,7 +48,7 @@ def test_what_is_proven_is_the_node_files_truth(tuned_once: Path) -> None:
     for one in first:
         assert one["judgement"] == "better"
         assert one["gain"]["value"] == pytest.approx(truth, rel=0.02)
-    [rule] = (one for one in verdict["standings"] if one["state"] == "kept")
+    [rule] = (one for one in verdict["standings"] if one["state"] == "proven")
     assert rule["gain"]["low"] <= rule["gain"]["value"] <= rule["gain"]["high"]
     assert [rule["min_nbytes"], rule["max_nbytes"]] == [int(row[1]), int(row[2])]
 

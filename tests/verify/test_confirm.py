@@ -13,13 +13,14 @@ import pytest
 
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall
+from rccltune.model.choice import RuleState
 from rccltune.model.errors import VerificationError
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.confirm import Confirmation, ConfirmationRequest, confirm
-from rccltune.verify.verdict import RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
@@ -31,7 +32,7 @@ LASTS = 2.0
 Truth = Callable[[int, int], float]
 
 
-def rule(low: int, high: int, line: int, state: RuleState = RuleState.KEPT) -> RuleVerdict:
+def rule(low: int, high: int, line: int, state: RuleState = RuleState.PROVEN) -> RuleVerdict:
     """As a verification leaves it."""
     return RuleVerdict(
         collective=Collective.ALL_REDUCE,

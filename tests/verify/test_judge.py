@@ -11,12 +11,11 @@ import pandas as pd
 import pytest
 
 from rccltune.analyse.paired import LogMean, PairedRatios
-from rccltune.model.choice import Judgement, Rule
+from rccltune.model.choice import Judgement, Rule, RuleState
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.judge import JudgedFile, judge
 from rccltune.verify.pairs import ratios
-from rccltune.verify.verdict import RuleState
 
 KIB, MIB = 1 << 10, 1 << 20
 GRID = [round(KIB * 2 ** (k / 4) / 16) * 16 for k in range(4 * 16 + 1)]
@@ -85,8 +84,8 @@ def test_a_true_gain_is_kept_with_an_interval_that_holds_it() -> None:
     """Over 60 files: 5 % is kept, and the interval of 95 % holds it in 95 of 100."""
     kept, holds = 0, 0
     for seed in range(60):
-        (part,) = judged(drawn(lambda _: 1.05, rules=[WIDE], seed=seed), [WIDE]).parts
-        kept += part.state is RuleState.KEPT and part.is_whole
+        (part,) = judged(drawn(lambda _: 1.05, rules=[WIDE], seed=seed), [WIDE]).rules
+        kept += part.state is RuleState.PROVEN
         assert part.gain is not None
         holds += part.gain.low <= 1.05 <= part.gain.high
     assert kept == 60
@@ -99,9 +98,10 @@ def test_a_file_of_the_librarys_own_choices_is_not_kept() -> None:
     rules = [rule(4**k * 4 * KIB, 4**k * 12 * KIB, line=k + 1) for k in range(5)]
     n_kept = n_slower = 0
     for seed in range(100):
-        parts = judged(drawn(lambda _: 1.0, rules=rules, seed=seed), rules).parts
-        n_kept += any(one.state is RuleState.KEPT for one in parts)
-        n_slower += any(one.state is RuleState.SLOWER and one.is_whole for one in parts)
+        parts = judged(drawn(lambda _: 1.0, rules=rules, seed=seed), rules).rules
+        n_kept += any(one.is_kept for one in parts)
+        whole = (one for one in parts if sum(one.line == each.line for each in parts) == 1)
+        n_slower += any(one.state is RuleState.SLOWER for one in whole)
     assert n_kept <= 1
     assert n_slower <= 2
 
@@ -109,27 +109,26 @@ def test_a_file_of_the_librarys_own_choices_is_not_kept() -> None:
 def test_a_slow_window_is_cut_out_and_what_is_left_waits_for_fresh_communicators() -> None:
     """10 % slower at a few sizes of a rule that gains 10 % elsewhere."""
     pairs = drawn(lambda n: 0.9 if 200 * KIB <= n <= 300 * KIB else 1.1, rules=[WIDE])
-    parts = judged(pairs, [WIDE]).parts
-    assert [one.state for one in parts] == [RuleState.KEPT, RuleState.SLOWER, RuleState.KEPT]
-    assert not any(one.is_whole for one in parts)
+    parts = judged(pairs, [WIDE]).rules
+    left = RuleState.NOT_PROVEN
+    assert [one.state for one in parts] == [left, RuleState.SLOWER, left]
     (bad,) = (one for one in parts if one.state is RuleState.SLOWER)
-    assert 200 * KIB <= bad.low <= bad.high <= 300 * KIB
+    assert 200 * KIB <= bad.min_nbytes <= bad.max_nbytes <= 300 * KIB
 
 
 def test_an_end_that_gains_next_to_nothing_goes() -> None:
     """As 2 to 13.5 MiB was once verified at 1.66, with 1.00 above 11.3 MiB."""
     pairs = drawn(lambda n: 1.6 if n < 512 * KIB else 1.0, rules=[WIDE])
-    kept, tail = sorted(judged(pairs, [WIDE]).parts, key=lambda one: one.low)
-    assert kept.state is RuleState.KEPT
-    assert not kept.is_whole
-    assert kept.high < 512 * KIB
+    kept, tail = sorted(judged(pairs, [WIDE]).rules, key=lambda one: one.min_nbytes)
+    assert kept.state is RuleState.NOT_PROVEN
+    assert kept.max_nbytes < 512 * KIB
     assert tail.state is RuleState.NO_GAIN
 
 
 @pytest.mark.parametrize(("gain", "state"), [(1.0, RuleState.NO_GAIN), (0.93, RuleState.SLOWER)])
 def test_a_rule_without_a_gain_goes(gain: float, state: RuleState) -> None:
     """And its verdict says why."""
-    parts = judged(drawn(lambda _: gain, rules=[WIDE], noise=0.002), [WIDE]).parts
+    parts = judged(drawn(lambda _: gain, rules=[WIDE], noise=0.002), [WIDE]).rules
     assert {one.state for one in parts} == {state}
 
 
@@ -138,29 +137,29 @@ def test_of_what_was_narrowed_ends_stay_and_slower_sizes_do_not() -> None:
     tail = 512 * KIB
     (part,) = judged(
         drawn(lambda n: 1.0 if n > tail else 1.2, rules=[WIDE]), [WIDE], only=[WIDE]
-    ).parts
-    assert (part.state, part.is_whole) == (RuleState.KEPT, True)
+    ).rules
+    assert (part.state, part.rule) == (RuleState.PROVEN, WIDE)
     parts = judged(
         drawn(lambda n: 0.9 if n > tail else 1.2, rules=[WIDE]), [WIDE], only=[WIDE]
-    ).parts
+    ).rules
     assert RuleState.SLOWER in {one.state for one in parts}
-    assert not any(one.is_whole for one in parts)
+    assert RuleState.PROVEN not in {one.state for one in parts}
 
 
 def test_a_gain_that_noise_hides_is_undecided() -> None:
     """Two noisy communicators: the interval is shown, and nothing is claimed."""
     pairs = drawn(lambda _: 1.05, rules=[WIDE], noise=0.15, n=2)
-    states = {one.state for one in judged(pairs, [WIDE]).parts}
-    assert RuleState.KEPT not in states
+    states = {one.state for one in judged(pairs, [WIDE]).rules}
+    assert RuleState.PROVEN not in states
     assert states <= {RuleState.UNDECIDED, RuleState.SLOWER, RuleState.NO_GAIN}
 
 
 def test_rules_that_are_never_chosen_say_so() -> None:
     """Not selectable, and bypassed: two words for two things."""
     pairs = drawn(lambda _: 1.0, rules=[WIDE], answers=lambda _: "none")
-    (part,) = judged(pairs, [WIDE]).parts
+    (part,) = judged(pairs, [WIDE]).rules
     assert part.state is RuleState.NOT_SELECTABLE
-    (part,) = judged(pairs.assign(is_asked=False), [WIDE]).parts
+    (part,) = judged(pairs.assign(is_asked=False), [WIDE]).rules
     assert part.state is RuleState.BYPASSED
 
 
@@ -173,9 +172,9 @@ def test_a_gain_is_of_the_rule_that_answered() -> None:
         rules=file,
         answers=lambda n: "ring/simple" if n >= 256 * KIB else "none",
     )
-    first, second = judged(pairs, file).parts
+    first, second = judged(pairs, file).rules
     assert (first.rule, first.state, first.gain) == (WIDE, RuleState.NOT_SELECTABLE, None)
-    assert (second.rule, second.state) == (behind, RuleState.KEPT)
+    assert (second.rule, second.state) == (behind, RuleState.PROVEN)
     assert second.gain is not None
     assert second.gain.low < 1.2 < second.gain.high
 
@@ -189,9 +188,9 @@ def test_the_loop_of_a_rule_is_of_the_sizes_that_it_answered() -> None:
     said = {n: "ring/simple" if n in inside else "ring/ll128" for n in GRID}
     graph = drawn(gains.__getitem__, rules=file, answers=said.__getitem__)
     loop = drawn(gains.__getitem__, rules=file, answers=said.__getitem__, clock="loop")
-    parts = judged(pd.concat([graph, loop]), file, keeps_ends=True).parts
-    wide = next(one for one in parts if one.rule is WIDE)
-    assert wide.state is RuleState.KEPT
+    parts = judged(pd.concat([graph, loop]), file, keeps_ends=True).rules
+    wide = next(one for one in parts if one.rule == WIDE)
+    assert wide.state is RuleState.PROVEN
     assert wide.loop is not None
     assert wide.loop.value == pytest.approx(1.2, rel=0.01)
 
@@ -201,10 +200,10 @@ def test_a_fallback_that_answered_is_a_rule_and_one_that_nobody_needed_is_none()
     fallback = replace(rule(64 * KIB, 1 * MIB, line=2, setting="ring/simple"), fallback=True)
     file = [WIDE, fallback]
     pairs = drawn(lambda _: 1.2, rules=file, answers=lambda _: "ring/simple")
-    states = {one.rule.line: one.state for one in judged(pairs, file).parts}
-    assert states == {1: RuleState.NOT_SELECTABLE, 2: RuleState.KEPT}
-    (part,) = judged(drawn(lambda _: 1.2, rules=file), file).parts
-    assert (part.rule.line, part.state) == (1, RuleState.KEPT)
+    states = {one.line: one.state for one in judged(pairs, file).rules}
+    assert states == {1: RuleState.NOT_SELECTABLE, 2: RuleState.PROVEN}
+    (part,) = judged(drawn(lambda _: 1.2, rules=file), file).rules
+    assert (part.line, part.state) == (1, RuleState.PROVEN)
 
 
 def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
@@ -229,8 +228,8 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
     )
     pairs = ratios(timed)
     assert set(pairs["n_rules"]) == {0}
-    states = {one.state for one in judged(pairs, [WIDE]).parts}
-    assert RuleState.KEPT not in states
+    states = {one.state for one in judged(pairs, [WIDE]).rules}
+    assert RuleState.PROVEN not in states
     assert judged(ratios(timed[:0]), [WIDE]).sizes == ()
 
 
@@ -241,8 +240,8 @@ def test_sizes_at_which_the_rule_was_not_chosen_are_nobodys_loss() -> None:
     same = pairs["nbytes"] == silent
     pairs.loc[same, "answer"] = "none"
     pairs.loc[same, "is_alike"] = True
-    (part,) = judged(pairs, [WIDE]).parts
-    assert (part.state, part.is_whole) == (RuleState.KEPT, True)
+    (part,) = judged(pairs, [WIDE]).rules
+    assert (part.state, part.rule) == (RuleState.PROVEN, WIDE)
     assert part.gain is not None
     assert part.gain.value == pytest.approx(1.1, rel=0.005)
 
@@ -252,7 +251,7 @@ def test_a_rule_is_told_its_own_wrong_sizes() -> None:
     other = rule(2 * MIB, 8 * MIB, line=2)
     pairs = drawn(lambda _: 1.2, rules=[WIDE, other])
     wrong = {Collective.ALL_REDUCE: frozenset({64 * KIB, 2 * MIB, 4 * MIB})}
-    reasons = [one.reason for one in judged(pairs, [WIDE, other], wrong=wrong).parts]
+    reasons = [one.reason for one in judged(pairs, [WIDE, other], wrong=wrong).rules]
     assert reasons == ["wrong results at 64 KiB", "wrong results at 2 MiB, 4 MiB"]
 
 
@@ -274,7 +273,7 @@ def test_wrong_results_disqualify_a_rule_whatever_it_gains() -> None:
     """One size is enough."""
     pairs = drawn(lambda _: 1.5, rules=[WIDE])
     wrong = {Collective.ALL_REDUCE: frozenset({128 * KIB})}
-    (part,) = judged(pairs, [WIDE], wrong=wrong).parts
+    (part,) = judged(pairs, [WIDE], wrong=wrong).rules
     assert part.state is RuleState.WRONG
     assert "128 KiB" in part.reason
 
@@ -284,7 +283,7 @@ def test_a_rule_whose_timings_stall_goes() -> None:
     pairs = drawn(lambda _: 1.2, rules=[WIDE])
     ruled = pairs["answer"] != "none"
     stalled = np.where(ruled & (np.arange(len(pairs)) % 4 == 0), 1, 0)
-    (part,) = judged(pairs.assign(stalls_rules=stalled), [WIDE]).parts
+    (part,) = judged(pairs.assign(stalls_rules=stalled), [WIDE]).rules
     assert part.state is RuleState.SLOWER
     assert "stalled" in part.reason
 
@@ -294,14 +293,14 @@ def test_a_rule_that_the_loop_proves_to_be_slower_goes() -> None:
     graph = drawn(lambda _: 1.08, rules=[WIDE])
     loop = drawn(lambda _: 0.92, rules=[WIDE], clock="loop", seed=2)
     loop = loop[loop["nbytes"].isin([64 * KIB, 256 * KIB, MIB])]
-    (part,) = judged(pd.concat([graph, loop]), [WIDE]).parts
+    (part,) = judged(pd.concat([graph, loop]), [WIDE]).rules
     assert part.state is RuleState.SLOWER
     assert "one by one" in part.reason
     # And where the loop is too noisy to say, the graph counts.
     noisy = drawn(lambda _: 0.92, rules=[WIDE], clock="loop", noise=0.3, seed=2)
     noisy = noisy[noisy["nbytes"].isin([64 * KIB, 256 * KIB, MIB])]
-    (part,) = judged(pd.concat([graph, noisy]), [WIDE]).parts
-    assert part.state is RuleState.KEPT
+    (part,) = judged(pd.concat([graph, noisy]), [WIDE]).rules
+    assert part.state is RuleState.PROVEN
     assert part.loop is not None
 
 
@@ -310,28 +309,28 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
     turned = drawn(lambda _: 1.10, rules=[WIDE], noise=0.002)
     above = 256 * KIB
     one = drawn(lambda n: 0.96 if n > above else 1.02, rules=[WIDE], clock="one-root", noise=0.004)
-    kept, gone = judged(pd.concat([turned, one]), [WIDE]).parts
-    assert kept.state is RuleState.KEPT
-    assert kept.high <= above
+    kept, gone = judged(pd.concat([turned, one]), [WIDE]).rules
+    assert kept.state is RuleState.NOT_PROVEN
+    assert kept.max_nbytes <= above
     assert kept.one_root is not None
     assert kept.one_root.value == pytest.approx(1.02, abs=0.01)
     assert gone.state is RuleState.SLOWER
-    assert gone.low > above
+    assert gone.min_nbytes > above
     assert gone.reason.startswith("slower with one root, down to 0.9")
     assert gone.gain is not None
     assert gone.gain.value == pytest.approx(0.96, abs=0.01)
     # As it is, the file has a loser.
-    (whole,) = judged(pd.concat([turned, one]), [WIDE], keeps_ends=True).parts
+    (whole,) = judged(pd.concat([turned, one]), [WIDE], keeps_ends=True).rules
     assert whole.state is RuleState.SLOWER
     assert whole.reason.startswith("slower at 304 KiB")
     # Too noisy to prove a loss, and small ones that only their sum proves.
     noisy = drawn(lambda _: 0.97, rules=[WIDE], clock="one-root", noise=0.2, seed=3)
-    (part,) = judged(pd.concat([turned, noisy]), [WIDE]).parts
-    assert part.state is RuleState.KEPT
-    for loss, state in ((0.965, RuleState.SLOWER), (0.99, RuleState.KEPT)):
+    (part,) = judged(pd.concat([turned, noisy]), [WIDE]).rules
+    assert part.state is RuleState.PROVEN
+    for loss, state in ((0.965, RuleState.SLOWER), (0.99, RuleState.PROVEN)):
         slight = drawn(lambda _, loss=loss: loss, rules=[WIDE], clock="one-root", noise=0.03)
         slight = slight[slight["nbytes"].between(128 * KIB, 304 * KIB)]
-        (part,) = judged(pd.concat([turned, slight]), [WIDE]).parts
+        (part,) = judged(pd.concat([turned, slight]), [WIDE]).rules
         assert part.state is state
         assert part.reason.endswith("with one root" if state is RuleState.SLOWER else "")
 
@@ -341,14 +340,12 @@ def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others(
     usual = drawn(lambda _: 1.10, rules=[WIDE])
     above = 256 * KIB
     other = drawn(lambda n: 0.87 if n > above else 1.2, rules=[WIDE], clock="registered")
-    first, second = judged(pd.concat([usual, other]), [WIDE]).parts
-    assert [one.state for one in (first, second)] == [RuleState.KEPT, RuleState.KEPT]
-    assert [one.rule.reg_buff for one in (first, second)] == [None, 0]
+    first, second = judged(pd.concat([usual, other]), [WIDE]).rules
+    assert {one.state for one in (first, second)} == {RuleState.NOT_PROVEN}
+    assert [one.reg_buff for one in (first, second)] == [None, 0]
     # Either is judged again, and no byte between them is nobody's.
-    assert not first.is_whole
-    assert not second.is_whole
-    assert first.bounds == (WIDE.min_nbytes, above)
-    assert second.bounds == (above + 1, WIDE.max_nbytes)
+    assert (first.min_nbytes, first.max_nbytes) == (WIDE.min_nbytes, above)
+    assert (second.min_nbytes, second.max_nbytes) == (above + 1, WIDE.max_nbytes)
     assert first.registered is not None
     assert second.registered is not None
     assert first.registered.value == pytest.approx(1.2, abs=0.01)
@@ -362,26 +359,26 @@ def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others(
             ]
         ),
         [WIDE],
-    ).parts
-    assert (part.state, part.is_whole, part.rule.reg_buff) == (RuleState.KEPT, True, 0)
+    ).rules
+    assert (part.state, part.rule) == (RuleState.PROVEN, replace(WIDE, reg_buff=0))
     # As it is, the file has a loser; where it was narrowed before, the rule goes.
     for more in ({"keeps_ends": True}, {"only": [WIDE]}):
-        parts = judged(pd.concat([usual, other]), [WIDE], **more).parts
+        parts = judged(pd.concat([usual, other]), [WIDE], **more).rules
         gone = next(one for one in parts if one.state is RuleState.SLOWER)
         assert gone.reason == "slower with registered buffers"
     # Where nothing is lost, one rule is for all calls; and where nothing is gained without, none is.
     alike = drawn(lambda _: 1.0, rules=[WIDE], clock="registered")
-    (part,) = judged(pd.concat([usual, alike]), [WIDE]).parts
-    assert (part.state, part.is_whole, part.rule.reg_buff) == (RuleState.KEPT, True, None)
+    (part,) = judged(pd.concat([usual, alike]), [WIDE]).rules
+    assert (part.state, part.rule) == (RuleState.PROVEN, WIDE)
     slow = drawn(lambda _: 0.87, rules=[WIDE], clock="registered")
-    (part,) = judged(pd.concat([drawn(lambda _: 1.0, rules=[WIDE]), slow]), [WIDE]).parts
+    (part,) = judged(pd.concat([drawn(lambda _: 1.0, rules=[WIDE]), slow]), [WIDE]).rules
     assert part.state is RuleState.NO_GAIN
 
 
 @pytest.mark.parametrize(
     ("cost", "se", "state"),
     [
-        (0.97, 0.001, RuleState.KEPT),  # 1 % above the site: it restores what the plugin took
+        (0.97, 0.001, RuleState.RESTORES),  # 1 % above the site: it restores what the plugin took
         (0.97, 0.02, RuleState.UNDECIDED),  # known too badly to exclude a loss of 2 %
         (0.93, 0.001, RuleState.NO_GAIN),  # 3 % below the site, with the rule
     ],
@@ -393,21 +390,21 @@ def test_what_the_idle_plugin_costs_is_taken_off(cost: float, se: float, state: 
     def costs(*_: object) -> LogMean:
         return LogMean(log=float(np.log(cost)), se=se, df=10.0, n=8)
 
-    (part,) = judged(pairs, [WIDE], idle_cost=costs).parts
+    (part,) = judged(pairs, [WIDE], idle_cost=costs).rules
     assert part.state is state
-    assert ("restores" in part.reason) == (state is RuleState.KEPT)
+    assert ("restores" in part.reason) == (state is RuleState.RESTORES)
     assert part.gain is not None
     assert part.gain.value == pytest.approx(1.04 * cost, abs=0.005)
     # Within 1 % the two are one.
-    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: LogMean(-0.002, 0.001, 10.0, 8)).parts
-    assert part.state is RuleState.KEPT
+    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: LogMean(-0.002, 0.001, 10.0, 8)).rules
+    assert part.state is RuleState.PROVEN
 
 
 def test_what_is_taken_off_makes_a_gain_no_better_known() -> None:
     """A cost known within 2 % leaves a gain that is known no better."""
     pairs = drawn(lambda _: 1.20, rules=[WIDE], noise=0.002)
     cost = LogMean(log=float(np.log(0.97)), se=0.01, df=30.0, n=8)
-    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: cost).parts
+    (part,) = judged(pairs, [WIDE], idle_cost=lambda *_: cost).rules
     assert part.gain is not None
     low, high = np.log([part.gain.low, part.gain.high])
     assert high - low >= cost.high() - cost.low()
@@ -418,9 +415,9 @@ def test_a_rule_for_one_number_of_bytes_is_not_kept() -> None:
     """Of 64 KiB to 1 MiB one size alone wins: hardly a job sends just that."""
     only = min(GRID, key=lambda n: abs(n - 304 * KIB))
     pairs = drawn(lambda n: 1.2 if n == only else 0.9, rules=[WIDE])
-    states = {(one.low, one.high): one.state for one in judged(pairs, [WIDE]).parts}
+    states = {(one.min_nbytes, one.max_nbytes): one.state for one in judged(pairs, [WIDE]).rules}
     assert states[only, only] is RuleState.NO_GAIN
-    assert RuleState.KEPT not in states.values()
+    assert RuleState.PROVEN not in states.values()
 
 
 def test_what_the_idle_plugin_costs_makes_no_rule_slower() -> None:
@@ -428,15 +425,15 @@ def test_what_the_idle_plugin_costs_makes_no_rule_slower() -> None:
     for gain, state in ((1.0, RuleState.NO_GAIN), (0.98, RuleState.SLOWER)):
         pairs = drawn(lambda _, gain=gain: gain, rules=[WIDE], noise=0.002)
         cost = LogMean(log=float(np.log(0.96)), se=0.001, df=10.0, n=8)
-        parts = judged(pairs, [WIDE], idle_cost=lambda *_, cost=cost: cost).parts
+        parts = judged(pairs, [WIDE], idle_cost=lambda *_, cost=cost: cost).rules
         assert {part.state for part in parts} == {state}
 
 
 def test_what_a_switch_leaves_behind_is_taken_off() -> None:
     """Heat that the rules leave for the library must not look like a gain."""
     pairs = drawn(lambda _: 1.03, rules=[WIDE], noise=0.002).assign(left_over=0.03)
-    (part,) = judged(pairs, [WIDE]).parts
-    assert part.state is not RuleState.KEPT
+    (part,) = judged(pairs, [WIDE]).rules
+    assert part.state is not RuleState.PROVEN
 
 
 def test_sizes_are_judged_one_by_one() -> None:
@@ -455,7 +452,7 @@ def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None
         pairs = drawn(
             lambda n: 0.95 if n in GRID[2:4] else 1.2, rules=rules, noise=noise, n=4, seed=seed
         )
-        found += [one for one in judged(pairs, rules).parts if "slower" in one.reason]
+        found += [one for one in judged(pairs, rules).rules if "slower" in one.reason]
     told = [
         (one.reason.partition(", down to ")[0], one.gain is not None and one.gain.high < 1)
         for one in found

@@ -54,7 +54,7 @@ def test_a_build_that_writes_over_a_rule_is_found_out(
 ) -> None:
     """LL of up to 352128 bytes a rank: the plugin answers, and the library runs something else."""
     one = verified(node, overwrites=True)
-    assert one["state"] != "kept"
+    assert one["state"] != "proven"
     ran = one["ran"]
     assert isinstance(ran, list)
     assert [end["nbytes"] for end in ran] == [65536, 524288]
@@ -69,7 +69,7 @@ def test_a_build_that_writes_over_a_rule_is_found_out(
 def test_a_build_that_obeys_is_shown_to(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Written beside the rule: deploy and job then have nothing to warn of."""
     one = verified(node, overwrites=False)
-    assert one["state"] == "kept"
+    assert one["state"] == "proven"
     assert "was answered and" not in capsys.readouterr().out
     content = Path("s/verified-rules.csv").read_bytes()
     assert "ran as answered at 64 KiB and 512 KiB" in content.decode().replace("\n# ", " ")

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.model.choice import Rule
+from rccltune.model.choice import Rule, RuleState
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
-from rccltune.verify.judge import RulePart
-from rccltune.verify.verdict import RuleState
+from rccltune.verify.verdict import RuleVerdict
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=64)
@@ -28,26 +27,13 @@ allreduce,1048576,16777216,ring,simple,-1,1,64,-1,-1
 """
 
 
-def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") -> RulePart:
+def part(rule: Rule, low: int, high: int, state: RuleState, reason: str = "") -> RuleVerdict:
     """A part of the rule, with a gain of its own."""
-    gain = Estimate(value=0.98, low=0.97, high=0.99, n=8)
-    return RulePart(
-        rule=rule,
-        low=low,
-        high=high,
-        state=state,
-        gain=gain,
-        loop=None,
-        one_root=None,
-        registered=None,
-        bfloat16=None,
-        n_sizes=2,
-        n_undecided=0,
-        clock="graph",
-        reason=reason,
-        is_whole=False,
-        starts_rule=low == rule.min_nbytes,
-        ends_rule=high == rule.max_nbytes,
+    return replace(
+        RuleVerdict.of(rule, state, reason),
+        min_nbytes=low,
+        max_nbytes=high,
+        gain=Estimate(value=0.98, low=0.97, high=0.99, n=8),
     )
 
 
@@ -78,7 +64,7 @@ def test_each_reason_has_its_sizes_and_the_next_verification_has_them_too() -> N
     """What is cut once stays in the file; verdict.json of a later run says the same."""
     (rule,) = rewriting.of_scale(read_rules(TEXT.encode()), NODE)
     found = [
-        part(rule, MIB, 8 * MIB, RuleState.KEPT),
+        part(rule, MIB, 8 * MIB, RuleState.NOT_PROVEN),
         part(rule, 10 * MIB, 12 * MIB, RuleState.NO_GAIN, "gains next to nothing"),
         part(rule, 14 * MIB, 16 * MIB, RuleState.SLOWER, "looks slower"),
     ]
@@ -104,9 +90,9 @@ def test_one_reason_needs_no_sizes_of_its_own() -> None:
 def test_sizes_for_unregistered_buffers_become_a_row_of_their_own() -> None:
     """Side by side with the rest of their rule, whose row says nothing of buffers."""
     (rule,) = rewriting.of_scale(read_rules(TEXT.encode()), NODE)
-    kept = part(rule, MIB, 8 * MIB, RuleState.KEPT)
-    others = part(replace(rule, reg_buff=0), 8 * MIB + 1, 16 * MIB, RuleState.KEPT)
-    made = rewriting.narrowed(TEXT, [rule], [kept, replace(others, ends_rule=True)])
+    kept = part(rule, MIB, 8 * MIB, RuleState.NOT_PROVEN)
+    others = part(replace(rule, reg_buff=0), 8 * MIB + 1, 16 * MIB, RuleState.NOT_PROVEN)
+    made = rewriting.narrowed(TEXT, [rule], [kept, others])
     assert made.cuts == ()
     rows = [line for line in made.text.splitlines() if line.startswith("allreduce")]
     assert rows == [
@@ -128,12 +114,7 @@ allreduce,65536,4194304,ring,ll128,-1,1,64
     wide = [(one.min_nbytes, one.max_nbytes) for one in rules if not one.fallback][1:]
     assert wide == [(65536, MIB - 1), (2 * MIB + 1, 4 * MIB)]
     found = [
-        replace(
-            part(
-                one, one.min_nbytes, one.max_nbytes, RuleState.KEPT if number else RuleState.SLOWER
-            ),
-            is_whole=True,
-        )
+        RuleVerdict.of(one, RuleState.PROVEN if number else RuleState.SLOWER)
         for number, one in enumerate(one for one in rules if not one.fallback)
     ]
     left = read_rules(rewriting.narrowed(apart, rules, found).text.encode())
@@ -152,8 +133,8 @@ allreduce,6291456,8388608,ring,simple,-1,1,64
 """
     first, behind = rewriting.of_scale(read_rules(text.encode()), NODE)
     gone = part(first, MIB, 8 * MIB, RuleState.NOT_SELECTABLE, "the library does not let it")
-    kept = replace(part(behind, 6 * MIB, 8 * MIB, RuleState.KEPT), is_whole=True)
-    found = [replace(gone, is_whole=True, gain=None), kept]
+    kept = part(behind, 6 * MIB, 8 * MIB, RuleState.PROVEN)
+    found = [replace(gone, gain=None), kept]
     made = rewriting.narrowed(text, [first, behind], found)
     assert [(cut.min_nbytes, cut.max_nbytes) for cut in made.cuts] == [(MIB, 6 * MIB - 1)]
     (left,) = read_rules(made.text.encode()).rules

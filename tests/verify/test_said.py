@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli.verify import text_of
-from rccltune.model.choice import Judgement, RuleCount, SizeVerdict
+from rccltune.model.choice import Judgement, RuleCount, RuleState, SizeVerdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import VerificationResult
-from rccltune.verify.verdict import RuleState, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=8)
@@ -29,7 +29,7 @@ def stood(low: int, high: int, state: RuleState, n_sizes: int, n_undecided: int 
         gain=Estimate(value=1.1, low=1.05, high=1.15, n=8),
         n_sizes=n_sizes,
         n_undecided=n_undecided,
-        reason="" if state is RuleState.KEPT else state.value,
+        reason="" if state is RuleState.PROVEN else state.value,
     )
 
 
@@ -90,7 +90,10 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sizes_in_the_rules_lines_add_up_to_those_below() -> None:
     """One that was called once has no verdict, and counts in both."""
-    rules = [stood(MIB, 4 * MIB, RuleState.KEPT, 10, 2), stood(8 * MIB, 9 * MIB, RuleState.KEPT, 3)]
+    rules = [
+        stood(MIB, 4 * MIB, RuleState.PROVEN, 10, 2),
+        stood(8 * MIB, 9 * MIB, RuleState.PROVEN, 3),
+    ]
     said = str(text_of(verified(*rules, keeps=False)))
     assert "none of 13 sizes with a rule is slower; at 2 a loss of 2 % is not excluded" in said
     assert "2 rules of 2 stand after 8 communicators of 2 starts" in said
@@ -98,9 +101,12 @@ def test_sizes_in_the_rules_lines_add_up_to_those_below() -> None:
 
 def test_a_look_shows_every_rule_and_contradicts_itself_nowhere() -> None:
     """With --keep-losers: what stands, what does not and why; nothing goes."""
-    rules = [stood(MIB, 4 * MIB, RuleState.KEPT, 10), stood(8 * MIB, 9 * MIB, RuleState.SLOWER, 3)]
+    rules = [
+        stood(MIB, 4 * MIB, RuleState.PROVEN, 10),
+        stood(8 * MIB, 9 * MIB, RuleState.SLOWER, 3),
+    ]
     said = str(text_of(verified(*rules, keeps=True)))
-    assert [line.split()[-1] for line in said.splitlines()[2:4]] == ["kept", "slower"]
+    assert [line.split()[-1] for line in said.splitlines()[2:4]] == ["proven", "slower"]
     assert "1 rule of 2 does not stand after 8 communicators" in said
     assert "; 2 rules left as they were" in said
     alone = str(text_of(verified(rules[1], keeps=True)))
@@ -111,5 +117,5 @@ def test_a_look_shows_every_rule_and_contradicts_itself_nowhere() -> None:
 def test_what_a_verified_file_needs_is_said() -> None:
     """As emit-config says it."""
     needs = {"RCCL_LL128_FORCE_ENABLE": "1"}
-    said = str(text_of(verified(stood(MIB, MIB, RuleState.KEPT, 1), keeps=False, needs=needs)))
+    said = str(text_of(verified(stood(MIB, MIB, RuleState.PROVEN, 1), keeps=False, needs=needs)))
     assert "They need RCCL_LL128_FORCE_ENABLE=1 in the job's environment" in said

@@ -43,7 +43,7 @@ def test_rules_that_win_stay_and_every_number_is_the_same_everywhere(
     assert run(["verify", "s"]) == 0
     said = capsys.readouterr().out
     verdict = verdict_of(swept)
-    kept = [one for one in verdict["standings"] if one["state"] == "kept"]
+    kept = [one for one in verdict["standings"] if one["state"] == "proven"]
     assert len(kept) == verdict["rules"] == len(read_rules(rules_of(swept).read_bytes()).rules) > 0
     text = rules_of(swept).read_text()
     for one in kept:
