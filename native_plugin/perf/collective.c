@@ -158,6 +158,8 @@ static bool stays(void)
     return rendezvous_agree(free_bytes > all / 2);
 }
 
+static bool answers_by_rules; /* in this communicator, at some time */
+
 void communicator_leave(void)
 {
     if (communicator.comm == NULL)
@@ -165,6 +167,10 @@ void communicator_leave(void)
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
     if (clock_mhz >= 0)
         rows_remark("clock %d %d %d", communicator.number, clock_mhz, device_clock_mhz());
+    double cost_ns = answers_by_rules ? plugin.cost_ns() : -1;
+    if (cost_ns >= 0)
+        rows_remark("cost %.1f", cost_ns);
+    answers_by_rules = false;
 }
 
 static void release_buffers(void)
@@ -399,6 +405,7 @@ void answer_set(const struct step *step)
 {
     answer = (struct rccltune_answer){step->answer.kind, step->answer.algorithm,
                                       step->answer.protocol, step->answer.channels};
+    answers_by_rules |= answer.kind == RCCLTUNE_ANSWER_RULES;
     answer_apply();
 }
 

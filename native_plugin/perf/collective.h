@@ -36,8 +36,9 @@ void memory_check(size_t room);
  * (rendezvous_broadcast). */
 double communicator_make(size_t room);
 
-/* Waits for what the communicator has under way, and writes the device's clock before and after it
- * as a remark: `clock COMMUNICATOR MHZ MHZ`. */
+/* Waits for what the communicator has under way, and writes remarks: the device's clock before and
+ * after it (`clock COMMUNICATOR MHZ MHZ`), and where rules answered what a question costs a job
+ * (`cost NS`). */
 void communicator_leave(void);
 
 struct call call_begin(const struct step *step);

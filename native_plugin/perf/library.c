@@ -137,6 +137,7 @@ void plugin_open(const char *file)
     *(void **)(&plugin.answer) = need(handle, file, "rccltune_answer_v1");
     *(void **)(&plugin.asked) = need(handle, file, "rccltune_asked_v1");
     *(void **)(&plugin.questions) = need(handle, file, "rccltune_questions_v1");
+    *(void **)(&plugin.cost_ns) = need(handle, file, "rccltune_cost_v1");
 }
 
 void device_use(int device)

@@ -104,6 +104,7 @@ extern struct plugin {
     int (*answer)(const struct rccltune_answer *); /* NULL without a plugin */
     void (*asked)(struct rccltune_asked *, int);
     void (*questions)(uint64_t *, uint64_t *);
+    double (*cost_ns)(void);
 } plugin;
 void plugin_open(const char *file);
 

@@ -11,6 +11,7 @@
 #include "plugin.h"
 
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -194,4 +195,34 @@ EXPORT void rccltune_asked_v1(struct rccltune_asked *asked, int forget)
 EXPORT void rccltune_questions_v1(uint64_t *all, uint64_t *counted)
 {
     answer_questions(all, counted);
+}
+
+EXPORT double rccltune_cost_v1(void)
+{
+    enum { N_ALGORITHMS = 7, N_PROTOCOLS = 3, N_REPEATS = 1000, FIRST_SIZE = 10, LAST_SIZE = 26 };
+    struct plugin *plugin = plugin_as_in_a_job();
+    float cells[N_ALGORITHMS * N_PROTOCOLS]; /* what is answered becomes 0, and stays selectable */
+    struct timespec began;
+    struct timespec ended;
+    long n_calls = 0;
+    if (plugin == NULL) {
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        cells[i] = 1.0F;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &began);
+    for (int repeat = 0; repeat < N_REPEATS; repeat++) {
+        for (int collective = 0; collective < TABLE_N_COLLECTIVES; collective++) {
+            for (int size = FIRST_SIZE; size <= LAST_SIZE; size++) {
+                int n_channels = 0;
+                (void)get_v4(plugin, collective, (size_t)1 << size, 1, (float **)(void *)cells,
+                             N_ALGORITHMS, N_PROTOCOLS, NOT_REGISTERED, &n_channels);
+                n_calls++;
+            }
+        }
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &ended);
+    return (1e9 * (double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec)) /
+           (double)n_calls;
 }

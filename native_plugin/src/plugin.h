@@ -49,6 +49,10 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
  * shows none. */
 int plugin_host_cell(const struct plugin_call *call);
 
+/* The rules of a rank program's newest communicator, answered as in a job that logs and records
+ * nothing; NULL where it has none.  Not to be finalized. */
+struct plugin *plugin_as_in_a_job(void);
+
 /* Writes what is still to be written and releases everything.  NULL is allowed.  Does nothing in a
  * child of the process that began. */
 void plugin_finalize(struct plugin *plugin);

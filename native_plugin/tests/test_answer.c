@@ -14,6 +14,7 @@ static const char *library;
 static int (*answer)(const struct rccltune_answer *);
 static void (*asked)(struct rccltune_asked *, int);
 static void (*questions)(uint64_t *, uint64_t *);
+static double (*cost_ns)(void);
 
 static int say(int kind, int algorithm, int protocol, int channels)
 {
@@ -119,7 +120,11 @@ static void check_version(int version)
     CHECK(ask(&host, ALL_REDUCE, 4097).cell == -1);
     now = heard();
     CHECK(now.n_calls == 2 && now.n_answered == 1);
+    /* A question costs something, and far less than a call; nobody is told of those that measure. */
+    CHECK(cost_ns() > 0 && cost_ns() < 1e5);
+    CHECK(heard().n_calls == 0);
     CHECK(host_finalize(&host) == ABI_SUCCESS);
+    CHECK(cost_ns() < 0); /* its rules are gone */
 }
 
 /* Whatever a library asks beside it, the question that decides is what is counted, kept and
@@ -231,7 +236,8 @@ int main(int argc, char **argv)
     *(void **)(&answer) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_answer_v1");
     *(void **)(&asked) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_asked_v1");
     *(void **)(&questions) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_questions_v1");
-    if (answer == NULL || asked == NULL || questions == NULL) {
+    *(void **)(&cost_ns) = loaded == NULL ? NULL : dlsym(loaded, "rccltune_cost_v1");
+    if (answer == NULL || asked == NULL || questions == NULL || cost_ns == NULL) {
         (void)fprintf(stderr, "the plugin lacks functions of rccltune_answer.h\n");
         return EXIT_FAILURE;
     }

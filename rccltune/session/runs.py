@@ -7,6 +7,7 @@ ended (ending.json). One without the last is of a run that was interrupted, or i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from rccltune.session import plan
 from rccltune.session.plan import PlacedStep
 
 PROGRAM: Final = "rccltune-perf"
+_COST: Final = re.compile(r"\d+(?:\.\d+)?")
 FOLDER: Final = "runs"
 PLAN_FILE: Final = "plan.txt"
 RUN_FILE: Final = "run.json"
@@ -103,6 +105,7 @@ class ProgramRemarks:
         unbound: why ranks are bound to no NUMA node, None where they are.
         keeps_logging: the library could not end its log before anything was timed.
         clocks: (rank, communicator, MHz before, MHz after) of devices whose clock can be read.
+        costs_ns: what a question costs a job with the rules, of each rank and communicator.
     """
 
     version: str | None = None
@@ -113,6 +116,7 @@ class ProgramRemarks:
     unbound: str | None = None
     keeps_logging: bool = False
     clocks: tuple[tuple[int, int, int, int], ...] = ()
+    costs_ns: tuple[float, ...] = ()
     n_done: int = 0
 
 
@@ -277,7 +281,7 @@ def _rank(
 ) -> tuple[tuple[tuple[int, str], ...], ProgramRemarks]:
     """Rows and remarks of one rank."""
     rows: list[tuple[int, str]] = []
-    said: dict[str, Any] = {"variables": [], "failed": [], "clocks": []}
+    said: dict[str, Any] = {"variables": [], "failed": [], "clocks": [], "costs_ns": []}
     headed = False
     for number, line in enumerate(lines, start=1):
         if line.startswith("#"):
@@ -288,7 +292,7 @@ def _rank(
             raise unreadable_row(path, number, "its columns are not those of this version")
         elif line:
             rows.append((number, line))
-    said |= {name: tuple(said[name]) for name in ("variables", "failed", "clocks")}
+    said |= {name: tuple(said[name]) for name in ("variables", "failed", "clocks", "costs_ns")}
     return tuple(rows), ProgramRemarks(**said)
 
 
@@ -302,6 +306,8 @@ def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
         said["failed"].append((rank, int(line) if line.isdigit() else 0, words))
     elif word == "clock" and len(numbers := [int(n) for n in rest.split() if n.isdigit()]) == 3:
         said["clocks"].append((rank, *numbers))
+    elif word == "cost" and _COST.fullmatch(rest):
+        said["costs_ns"].append(float(rest))
     elif word in ("version", "simulated"):
         said[word] = rest
     elif word == "free" and rest.split(" ")[0].isdigit():
@@ -326,6 +332,7 @@ def _joined(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
         unbound=one.unbound or other.unbound,
         keeps_logging=one.keeps_logging or other.keeps_logging,
         clocks=(*one.clocks, *other.clocks),
+        costs_ns=(*one.costs_ns, *other.costs_ns),
         n_done=one.n_done + other.n_done,
     )
 
