@@ -110,7 +110,7 @@ def test_the_wall_clock_is_read_for_records_only(sources: dict[str, list[ast.AST
     assert found == {
         "deploy/folder.py: datetime.now",
         "measure/rccl_tests_sweep.py: datetime.now",
-        "perf/rank_program.py: datetime.now",
+        "measure/rank_program.py: datetime.now",
         "links/session.py: datetime.now",
     }
 
