@@ -82,7 +82,7 @@ check_exports() {
     local exported
     exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort | tr '\n' ' ')
     echo "exports: $exported"
-    [ "$exported" = "ncclTunerPlugin_v2 ncclTunerPlugin_v3 ncclTunerPlugin_v4 ncclTunerPlugin_v5 ncclTunerPlugin_v6 ncclTunerPlugin_v7 rccltune_answer_v1 rccltune_asked_v1 rccltune_questions_v1 " ]
+    [ "$exported" = "ncclTunerPlugin_v2 ncclTunerPlugin_v3 ncclTunerPlugin_v4 ncclTunerPlugin_v5 ncclTunerPlugin_v6 ncclTunerPlugin_v7 rccltune_answer_v1 rccltune_asked_v1 rccltune_cost_v1 rccltune_questions_v1 " ]
 }
 
 # 2.17 is older than any system ROCm supports.  NEEDED must be libc alone.

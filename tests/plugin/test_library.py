@@ -25,12 +25,13 @@ def _objdump(plugin: Path, *options: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_exports_six_objects_two_functions_and_nothing_else(plugin_path: Path) -> None:
+def test_exports_six_objects_four_functions_and_nothing_else(plugin_path: Path) -> None:
     """A host finds any version of the tuner, a program what it says; nothing else can collide."""
     lines = _objdump(plugin_path, "-T").splitlines()
     exported = {line.split()[-1] for line in lines if " g " in line and "*UND*" not in line}
     objects = {f"ncclTunerPlugin_v{abi}" for abi in ABI_VERSIONS}
-    functions = {"rccltune_answer_v1", "rccltune_asked_v1", "rccltune_questions_v1"}
+    names = ("answer", "asked", "questions", "cost")
+    functions = {f"rccltune_{name}_v1" for name in names}
     assert exported == objects | functions
 
 
