@@ -42,6 +42,27 @@ FORMS = {
         for line in ROWS.splitlines(keepends=True)
     ),
     "library": LIBRARY + ROWS,
+    # Old nccl-tests, rows that somebody cut out with grep, rccl-tests -Z csv: 13 names, 14 values.
+    "old": (
+        "#  Rank  0 Pid 7 on n device  0 [0x00] NVIDIA H200\n"
+        "#  Rank  1 Pid 7 on n device  1 [0x00] NVIDIA H200\n"
+        "#                                                     out-of-place                       in-place\n"
+        "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
+        "        1024           256   float     sum    28.39    0.04    0.04  5e-07    28.07    0.04    0.04  5e-07\n"
+        "     1048576        262144   float     sum    78.39   13.38   13.38  5e-07    78.07   13.43   13.43  5e-07\n"
+    ),
+    "markers": (
+        "### ALGO=Ring size=1048576\n"
+        "     1048576        262144     float     sum      -1    78.39   13.38   13.38      0    78.07   13.43   13.43      0\n"
+        "# Avg bus bandwidth    : 13.4\n"
+        "### ALGO=Ring size=2097152\n"
+        "     2097152        524288     float     sum      -1    99.39   21.10   21.10      0    99.07   21.17   21.17      0\n"
+    ),
+    "rccl csv": (
+        "numCycle,collective,ranks,rankspernode,gpusperrank,size,type,redop,inplace,time,algbw,busbw,#wrong\n"
+        '0,"AllReduce",1,2,2,1,4096,"float","sum",0,15.903506,0.257553,0.257553,"0"\n'
+        '0,"AllReduce",1,2,2,1,4096,"float","sum",1,13.450975,0.304513,0.304513,"0"\n'
+    ),
     "csv": "nbytes,time_us,algbw,busbw\n1024,28.39,0.04,0.04\n2048,29.41,0.07,0.07\n",
     "busbw": "# size busbw\n1048576 73.40\n2097152 91.75\n",
     "json": (

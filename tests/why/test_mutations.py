@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -106,10 +107,16 @@ def damaged(data: bytes, dice: random.Random) -> bytes:
     return b"".join(lines)
 
 
+def numbers(text: str) -> set[int]:
+    """Sizes that a text may mean: its numbers, as bytes or elements, of one rank or of both."""
+    plain = {int(digits) for digits in re.findall(r"\d{1,19}", text)}
+    return {one * factor for one in plain for factor in (1, 2, 4, 8, 16)}
+
+
 @pytest.mark.parametrize("n", [30, pytest.param(300, marks=pytest.mark.long)])
 @pytest.mark.parametrize("form", FORMS)
 def test_damage_of_any_form_is_answered(tmp_path: Path, form: str, n: int) -> None:
-    """Up to three mistakes each; the seed is the form's name."""
+    """Up to three mistakes each, the form's name is the seed: six answers, no size of none's."""
     path, dice = tmp_path / "job.log", random.Random(form)
     path.write_bytes(FORMS[form].encode())
     assert explain_job([path]).questions
@@ -119,7 +126,10 @@ def test_damage_of_any_form_is_answered(tmp_path: Path, form: str, n: int) -> No
             data = damaged(data, dice) or data
         path.write_bytes(data)
         with suppress(RccltuneError):
-            assert len(explain_job([path]).questions) == 6
+            found = explain_job([path])
+            assert len(found.questions) == 6
+            said = {x for one in found.answers for x in (one.min_nbytes, one.max_nbytes)}
+            assert said - {None} <= numbers(data.decode("utf-8", "replace")), (form, data)
 
 
 def told(tmp_path: Path, text: str, title: str) -> tuple[str, list[str]]:
