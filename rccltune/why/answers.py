@@ -14,11 +14,10 @@ from rccltune.releases import CHOOSING_FREELY
 from rccltune.why import remedies
 from rccltune.why.causes import cause
 from rccltune.why.evidence import JobLogs, SizeRecord
-from rccltune.why.knowledge import JobKnowledge, conditions_of
+from rccltune.why.knowledge import JobKnowledge, conditions_of, paths_around
 from rccltune.why.lines import SYMMETRIC
 from rccltune.why.records import (
     AnswerKind,
-    BypassingPath,
     CommunicatorScale,
     Key,
     Reason,
@@ -362,8 +361,7 @@ class SizeAnswers:
     def _by_name(self, key: Key, seen: SizeRecord) -> Reason:
         """Lines name the path."""
         around = self._around(key, seen)
-        exports = [one.export for one in around if one.name in seen.paths and one.export]
-        remedy = remedies.measured(exports)
+        remedy = remedies.measured(around.get(name) for name in seen.paths)
         if SYMMETRIC in seen.paths:
             remedy = "leave the buffers out of symmetric windows, or take the path as it is"
         names = ", ".join(sorted(seen.paths))
@@ -375,27 +373,19 @@ class SizeAnswers:
         # A library asks once for calls of a group, with their sum; its own lines would show them.
         alone = key[0] in self._job.tuning or self._job.tables
         grouped = "" if alone else " (or grouped with others, and asked about as their sum)"
-        if not around:
-            library = self._job.library or "the library"
-            return Reason(
-                AnswerKind.BYPASSED,
-                f"the plugin was never asked about this size: {library} takes a path before the "
-                f"tuner that rccltune knows no name of{grouped}",
-                "see which one: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL",
-            )
-        names = " or ".join(one.name for one in around)
-        remedy = remedies.measured(one.export for one in around if one.export)
-        return Reason(AnswerKind.BYPASSED, f"by {names}, which asks no tuner{grouped}", remedy)
+        if around:
+            text = f"by {' or '.join(around)}, which asks no tuner{grouped}"
+            return Reason(AnswerKind.BYPASSED, text, remedies.measured(around.values()))
+        return Reason(
+            AnswerKind.BYPASSED,
+            f"the plugin was never asked about this size: {self._job.library or 'the library'} "
+            f"takes a path before the tuner that rccltune knows no name of{grouped}",
+            "see which one: export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL",
+        )
 
-    def _around(self, key: Key, seen: SizeRecord) -> list[BypassingPath]:
-        """Paths that may take such calls, by the catalog of variants."""
-        where, collective, nbytes = key
-        paths = {
-            path.name: path
-            for kindred in sorted(seen.kindred, key=str) or [TypeAndOperation(None, None)]
-            for path in self._known.paths.of(collective, nbytes, where, kindred, self._job.library)
-        }
-        return list(paths.values())
+    def _around(self, key: Key, seen: SizeRecord) -> dict[str, str | None]:
+        kindred = sorted(seen.kindred, key=str) or [TypeAndOperation(None, None)]
+        return paths_around(key, kindred, self._job)
 
     def _rules(self, key: Key) -> tuple[Rule, ...] | None:
         return self._known.rules(key[1], key[2], key[0])

@@ -24,7 +24,6 @@ _COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
 _RULE_ROW: Final = re.compile(
     r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
 )
-_RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
 def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> JobReport:
@@ -61,8 +60,6 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
         if named is not None:
             _read_table(path, named, job, collective)
     facts.finish()
-    is_rcclx = any(name.startswith(_RCCLX) for name in job.variables)
-    known.paths = knowledge.BypassingPaths(variables=job.variables, is_rcclx=is_rcclx)
     report = job_report(job, known)
     if job.is_empty or not report.answers:
         raise _nothing(paths, job)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from rccltune.analyse import selectable
 from rccltune.model.choice import Rule
@@ -16,112 +17,54 @@ from rccltune.releases import release_of
 from rccltune.rules.provenance import measured_with
 from rccltune.rules.reader import StatedNoRule
 from rccltune.rules.refusals import content_of, read_accepted
-from rccltune.variants import availability, catalog
-from rccltune.variants.records import DecidedBy, VariantSpec
-from rccltune.why.records import BypassingPath, CommunicatorScale, Key, TypeAndOperation
+from rccltune.variants.availability import VariantSite
+from rccltune.variants.past_tuner import paths_past
+from rccltune.why.evidence import JobLogs
+from rccltune.why.records import CommunicatorScale, Key, TypeAndOperation
+
+# Variables that RCCLX alone has begin so.
+_RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
-class BypassingPaths:
-    """Paths that the catalog of variants knows to take calls before a tuner is asked."""
+def paths_around(
+    key: Key, kindred: Iterable[TypeAndOperation], job: JobLogs
+) -> dict[str, str | None]:
+    """Paths that may take such calls before a tuner is asked, each with what switches it off.
 
-    def __init__(self, *, variables: Mapping[str, Sequence[str]], is_rcclx: bool) -> None:
-        """Take what the job's log says.
-
-        Args:
-            variables: those that the library read, with their values.
-            is_rcclx: whether some of them are RCCLX's.
-        """
-        self._variables = variables
-        self._is_rcclx = is_rcclx
-        specs = catalog.load_catalog().specs
-        self._specs = [spec for spec in specs if spec.name.endswith("-off")]
-        # What widens a path names the threshold up to which it takes calls by itself.
-        self._thresholds = {
-            spec.without: spec.threshold for spec in specs if spec.without and spec.threshold
-        }
-
-    def of(
-        self,
-        collective: Collective,
-        nbytes: int,
-        where: CommunicatorScale,
-        kindred: TypeAndOperation,
-        library: str | None,
-    ) -> tuple[BypassingPath, ...]:
-        """Paths that may take such a call, the library's own release first."""
-        site = availability.VariantSite(
-            library=library,
-            is_rcclx=self._is_rcclx,
-            n_nodes=where.n_nodes,
-            n_ranks=where.n_ranks,
-            collectives=(collective,),
-            dtype=kindred.dtype,
-            redop=kindred.redop,
-        )
-        paths = self._of(site, collective, nbytes)
-        usual = tuple(_around(spec) for spec in paths if self._is_usual(spec, nbytes))
-        # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
-        return (
-            usual
-            or _unlisted(library)
-            or tuple(map(_around, paths))
-            or tuple(map(_around, self._of(replace(site, is_rcclx=True), collective, nbytes)))
-        )
-
-    def _of(
-        self, site: availability.VariantSite, collective: Collective, nbytes: int
-    ) -> tuple[VariantSpec, ...]:
-        specs = (spec for spec in self._specs if availability.why_absent(spec, site) is None)
-        return tuple(
-            spec
-            for spec in specs
-            if self._is_on(spec) and _may_take(spec, site, collective, nbytes)
-        )
-
-    def _is_usual(self, spec: VariantSpec, nbytes: int) -> bool:
-        """Whether a call is within the threshold that the job, or the library itself, has."""
-        threshold = self._thresholds.get(spec.name)
-        if threshold is None or not threshold.from_above:
-            return True
-        given = [v for v in self._variables.get(threshold.variable, ()) if v.isdigit()]
-        limit = max(map(int, given)) if given else threshold.default_nbytes
-        return limit is None or nbytes <= limit
-
-    def _is_on(self, spec: VariantSpec) -> bool:
-        """Whether the job has not switched it off already."""
-        return not any(value in self._variables.get(name, ()) for name, value in spec.environment)
-
-
-def _unlisted(library: str | None) -> tuple[BypassingPath, ...]:
-    """Paths that no sweep measures, so that the catalog does not list them."""
-    release = release_of(library)
-    if release is not None and release.has_symmetric:
-        return (BypassingPath(name="symmetric kernels or copy engines", export=None),)
-    return ()
-
-
-def _may_take(
-    spec: VariantSpec, site: availability.VariantSite, collective: Collective, nbytes: int
-) -> bool:
-    # What switches a path off names the calls that the path would take.
-    path = replace(spec, acts=DecidedBy.PATH)
-    ranks, nodes = site.n_ranks or 8, site.n_nodes or 1
-    found = availability.takes(
-        path, collective, nbytes, site.dtype, site.redop, ranks, nodes, site.arch
+    Args:
+        key: scale, collective and size.
+        kindred: types and operations of the calls.
+        job: its library and variables.
+    """
+    where, collective, nbytes = key
+    variables = {name: values[0] for name, values in job.variables.items()}
+    site = VariantSite(
+        library=job.library, n_nodes=where.n_nodes, n_ranks=where.n_ranks, collectives=(collective,)
     )
-    return found is not False
-
-
-def _around(spec: VariantSpec) -> BypassingPath:
-    exports = " ".join(f"{name}={value}" for name, value in spec.environment)
-    return BypassingPath(name=spec.feature, export=exports)
+    is_rcclx = any(name.startswith(_RCCLX) for name in variables)
+    release = release_of(job.library)
+    # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
+    for here in (replace(site, is_rcclx=is_rcclx), replace(site, is_rcclx=True)):
+        found = {
+            past.path: past.switch
+            for one in kindred
+            for past in paths_past(
+                replace(here, dtype=one.dtype, redop=one.redop), (collective,), variables
+            )
+            if past.min_nbytes <= nbytes <= past.max_nbytes
+        }
+        if found:
+            return dict(found)
+        if release is not None and release.has_symmetric:
+            # No sweep measures them, so that the catalog does not list them.
+            return {"symmetric kernels or copy engines": None}
+    return {}
 
 
 class JobKnowledge:
     """Knowledge of other packages, asked for one job.
 
     Attributes:
-        paths: those that may take its calls before a tuner is asked.
         file_rules: of the job's rule file, in its order; None without one.
         is_amd: the rule file says that it is for AMD's GPUs.
         file_name: of the job's rules.
@@ -136,7 +79,6 @@ class JobKnowledge:
         Raises:
             InputFileError: it cannot be read, or the plugin refuses it.
         """
-        self.paths = BypassingPaths(variables={}, is_rcclx=False)
         self.file_rules: tuple[Rule, ...] | None = None
         self.file_name, self.file_sha256 = "", ""
         self.file_libraries: tuple[str, ...] = ()

@@ -34,14 +34,6 @@ class AnswerKind(Enum):
     UNKNOWN = "the files do not tell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BypassingPath:
-    """A path that takes calls before a tuner is asked, and what takes it away."""
-
-    name: str
-    export: str | None
-
-
 class Reason(NamedTuple):
     """An answer before it is said of sizes: equal ones are joined."""
 
