@@ -18,6 +18,7 @@ from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import (
     beside_lines,
+    cost_line,
     loop_of,
     no_hardware,
     not_kept,
@@ -205,7 +206,9 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     n_more = len(one.file.cuts) - _SHOWN
     if n_more > 0:
         lines.append(f"  not kept: {n_more} more ranges; the rule file has the reasons")
-    return [*lines, f"  {undecided_line(one)}"] if _rules(one) else lines
+    if not _rules(one):
+        return lines
+    return [*lines, *(f"  {line}" for line in (undecided_line(one), *cost_line(one)))]
 
 
 def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:

@@ -226,6 +226,7 @@ def text_of(done: VerificationResult) -> JoinedLines:
         lines += [f"They need {needs} in the job's environment"] * bool(needs)
     also = " ".join(f"{name}={value}" for name, value in done.file.environment.items())
     lines += [f"Proven with {also} on both sides: a job must set the same"] * bool(also)
+    lines += cost_line(done)
     if done.file.confirmed:
         lines.append(done.file.confirmed)
     if done.file.simulated:
@@ -319,6 +320,14 @@ def unregistered_line(done: VerificationResult) -> list[str]:
         where = f"From {', '.join(dict.fromkeys(spans))}"
     said = f"{where} these rules apply to unregistered buffers only."
     return [f"{said} With captured graphs, set NCCL_GRAPH_REGISTER=0 to get them."]
+
+
+def cost_line(done: VerificationResult) -> list[str]:
+    """What a call launched one by one costs more with the plugin; nothing where simulated."""
+    if done.file.cost_ns is None:
+        return []
+    asked = f"asking the plugin takes {done.file.cost_ns:.0f} ns a call on these processors"
+    return [f"{asked}; a captured graph asks it once"]
 
 
 def undecided_line(done: VerificationResult) -> str:

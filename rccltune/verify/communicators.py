@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,6 +142,12 @@ class CommunicatorPairs:
     def octaves(self) -> tuple[IdleEffect, ...]:
         """What the two differ by in each octave of the swept sizes."""
         return () if self.needs else tuple(self._idle.octaves(self.swept))
+
+    @property
+    def cost_ns(self) -> float | None:
+        """Median of what a question costs with the rules, in ns; None on simulated devices."""
+        costs = [one for run in self.measuring.runs for one in run.remarks.costs_ns]
+        return statistics.median(costs) if costs and self.site.node is None else None
 
     @cached_property
     def _idle(self) -> SiteAndIdle:

@@ -170,6 +170,7 @@ def result_of(
         replicates=verifying.n_replicates,
         processes=verifying.n_processes,
         seconds=round(verifying.seconds, 1),
+        cost_ns=sides.cost_ns,
         rules_sha256=hashlib.sha256(request.rules.read_bytes()).hexdigest(),
         verdicts=judged.sizes,
         standings=standings,

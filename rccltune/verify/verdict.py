@@ -150,6 +150,7 @@ class VerdictFile:
         replicates, processes: communicators in which both sides were called, and starts of all
             ranks that made them.
         seconds: of all runs.
+        cost_ns: what a question costs the ranks' processors with the rules; None where simulated.
         rules_sha256: digest of the file that was verified.
         verdicts: a row for each size, placement and clock.
         standings: of every rule of ours.
@@ -175,6 +176,7 @@ class VerdictFile:
     replicates: Whole
     processes: Whole
     seconds: Number
+    cost_ns: Number | None = None
     rules_sha256: Line
     verdicts: tuple[SizeVerdict, ...]
     standings: tuple[RuleVerdict, ...]

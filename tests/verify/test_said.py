@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,14 @@ def test_a_look_shows_every_rule_and_contradicts_itself_nowhere() -> None:
     alone = str(text_of(verified(rules[1], keeps=True)))
     assert "1 rule of 1 does not stand" in alone
     assert "no rule is left" not in alone
+
+
+def test_what_a_question_costs_is_said() -> None:
+    """Of real processors alone."""
+    done = verified(stood(MIB, MIB, RuleState.PROVEN, 1), keeps=False)
+    assert "asking the plugin" not in str(text_of(done))
+    measured = replace(done, file=replace(done.file, cost_ns=14.2))
+    assert "asking the plugin takes 14 ns a call" in str(text_of(measured))
 
 
 def test_what_a_verified_file_needs_is_said() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from rccltune.cli import run
 from rccltune.rules.reader import read_rules
+from rccltune.session.runs import read_runs
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SAFE = {
@@ -89,6 +90,12 @@ def test_the_library_and_the_rules_were_asked_in_turns(swept: Path) -> None:
         ("nothing", "rules", "rules", "nothing"),
         ("rules", "nothing", "nothing", "rules"),
     }
+    # What a question costs these processors, of each rank and communicator; nothing of a simulated
+    # device, so no verdict has it.
+    (measured,) = [run for run in read_runs(swept) if run.remarks.costs_ns]
+    assert len(measured.remarks.costs_ns) == 4 * measured.file.n_ranks
+    assert all(0 < one < 1e5 for one in measured.remarks.costs_ns)
+    assert "cost_ns" not in verdict_of(swept)
 
 
 def test_the_sites_transport_and_safety_variables_reach_every_rank(
