@@ -157,6 +157,68 @@ def _mean_of(group: Array) -> LogMean:
     return LogMean(float(group.mean()), float(np.sqrt(variance / n)), float(n - 1), n)
 
 
+# Octaves to each side within which sizes of one timing mode may share their spread.
+_SHARED_OCTAVES: Final = 1.0
+# Chance below which their spreads differ.
+_SPREADS_DIFFER: Final = 0.05
+
+
+def means_by_size(nbytes: npt.ArrayLike, log: Array) -> list[LogMean | None]:
+    """Mean at each size, its spread shared with sizes within an octave where that fits the data.
+
+    A few replicates tell little of their own spread (of four, t is 9). Bartlett's test (1937) says
+    whether it differs between the sizes; where it does a size has its own. Sizes of a replicate
+    share its mood, so the degrees of freedom are those that the covariances leave (Satterthwaite,
+    1946): tr(S)² / tr(S²) times those of one size.
+
+    Args:
+        nbytes: of each size, of one timing mode.
+        log: by [replicate, size], NaN where a replicate lacks the size.
+
+    Returns:
+        None where fewer than two replicates have the size.
+    """
+    octave = np.log2(np.asarray(nbytes, dtype=float))
+    n = np.isfinite(log).sum(0)
+    about = log - nan_safe(np.nanmean, log, 0)
+    found: list[LogMean | None] = []
+    for at, count in enumerate(n):
+        if count < 2:
+            found.append(None)
+            continue
+        near = np.flatnonzero((np.abs(octave - octave[at]) <= _SHARED_OCTAVES) & (n >= 2))
+        if not _spreads_fit(about[:, near]):
+            near = np.array([at])
+        variance, df = _shared_variance(about[:, near])
+        se = float(np.sqrt(max(variance, LEAST**2) / count))
+        found.append(LogMean(float(np.nanmean(log[:, at])), se, df, int(count)))
+    return found
+
+
+def _spreads_fit(about: Array) -> bool:
+    """Whether the columns may have one variance."""
+    from scipy import stats
+
+    columns = [one[np.isfinite(one)] for one in about.T]
+    if len(columns) < 2:
+        return True
+    if min(float(one.var()) for one in columns) == 0:
+        return False
+    return float(stats.bartlett(*columns).pvalue) >= _SPREADS_DIFFER
+
+
+def _shared_variance(about: Array) -> tuple[float, float]:
+    """Mean variance of the columns, each around 0 already, and its degrees of freedom."""
+    known = np.isfinite(about).astype(float)
+    zeroed = np.nan_to_num(about)
+    both = np.maximum(known.T @ known - 1, 1)
+    covariance = zeroed.T @ zeroed / both
+    spare = float(np.diag(both).mean())
+    squares = float((covariance**2).sum())
+    share = float(np.trace(covariance)) ** 2 / squares if squares else 1.0
+    return float(np.trace(covariance)) / about.shape[1], spare * share
+
+
 def is_equal(estimate: LogMean, margin: float, level: float = defaults.LEVEL) -> bool:
     """Whether two one-sided tests show a log ratio within a margin (Schuirmann, 1987)."""
     reach = float(t_quantile(1 - level, estimate.df)) * estimate.se

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TIMINGS: Final = ("auto", GRAPH, LOOP)
-# Of each side, where processes are compared: fewer tell too little of what a process adds.
-STARTS: Final = 8
 # So many settings could win, before anything is known.
 _FEW: Final = 3
 # Of a setting against the library in the first pass: surely faster, perhaps.
@@ -288,7 +286,7 @@ def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
             },
             is_alone=True,
         )
-        for number in range(STARTS)
+        for number in range(defaults.STARTS)
         for plugin in ((False, True) if number % 2 == 0 else (True, False))
     ]
 

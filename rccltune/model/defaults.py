@@ -10,6 +10,7 @@ from typing import Final
 
 # Folder of a session that nobody names.
 SESSION: Final = "rccltune-session"
+COMPARISON: Final = "rccltune-comparison"
 # Sizes of a sweep, smaller at most where GPUs are partitioned.
 MIN_NBYTES: Final = 1 << 10
 MAX_NBYTES: Final = 256 << 20
@@ -21,6 +22,9 @@ VERIFY_COMMUNICATORS: Final = 8
 MANY_RANKS: Final = 32
 FEWER_VERIFY_COMMUNICATORS: Final = 4
 TIMING: Final = "auto"
+# Of each side, where processes are compared, and the share by which equal sides may differ.
+STARTS: Final = 8
+MARGIN: Final = 0.03
 # Of a sweep by a benchmark: rccl-tests' own numbers of calls.
 FACTOR: Final = 2
 DTYPE: Final = "float"

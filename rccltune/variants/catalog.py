@@ -70,7 +70,8 @@ class Catalog:
         near = get_close_matches(typed.partition("=")[0].lower(), names, n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(near)}? " if near else ""
         return CommandLineError(
-            f"there is no variant '{typed}'", hint=f"{meant}known are {', '.join(names)}."
+            f"'{typed}' is no name of the catalog",
+            hint=f"{meant}known are {', '.join(names)}.",
         )
 
 

@@ -1,0 +1,264 @@
+"""``rccltune compare``: is B faster than A, where, by how much, and is that certain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import Console, common, styled, table
+from rccltune.cli.help import grouped, verb
+from rccltune.cli.options import FOLDER, PERCENT
+from rccltune.cli.sweep_options import sweep_option, sweep_options
+from rccltune.cli.sweep_perf import shown_progress
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
+
+if TYPE_CHECKING:
+    from rccltune.compare.results import ComparisonResult
+    from rccltune.compare.sides import CatalogRow
+    from rccltune.variants.catalog import Catalog
+
+_COLORS = {"faster": "green", "slower": "red", "wrong": "red", "failed": "red"}
+
+
+@verb("compare")
+@click.argument("a", required=False)
+@click.argument("b", required=False)
+@grouped(
+    "-o",
+    "--output",
+    type=FOLDER,
+    default=Path(defaults.COMPARISON),
+    show_default=True,
+    metavar="DIR",
+    group="Output",
+    usual=True,
+    help="Folder to write; the same command goes on.",
+)
+@sweep_option("mode")
+@sweep_option("simulate")
+@sweep_option("collective", help="Which. [default: all_reduce, or a path's own]")
+@sweep_option("setting", help="Force both sides to this setting, ring/ll say.")
+@sweep_options("min_bytes", "max_bytes", "dtype", "op")
+@grouped(
+    "--starts",
+    type=click.IntRange(min=6),
+    default=defaults.STARTS,
+    show_default=True,
+    metavar="N",
+    group="Running",
+    usual=True,
+    help="Starts of each side, in turns; inside a process communicators.",
+)
+@grouped(
+    "--margin",
+    type=PERCENT,
+    default=100 * defaults.MARGIN,
+    show_default=True,
+    metavar="PCT",
+    group="Choosing",
+    usual=True,
+    help="Times that differ by less are equal.",
+)
+@sweep_options("timing", "np", "launcher", "hostfile")
+@sweep_option("env", help="Set this variable on both sides (repeatable).")
+@sweep_options("budget", "timeout")
+@grouped(
+    "--sides", type=FOLDER, metavar="FILE", group="What", help="Own named sides, as in the catalog."
+)
+@grouped(
+    "--list",
+    "lists",
+    is_flag=True,
+    group="What",
+    usual=True,
+    help="Show the named sides, and which of them exist here.",
+)
+@grouped(
+    "--markdown",
+    type=FOLDER,
+    metavar="FILE",
+    group="Output",
+    help="Write a short table for a pull request.",
+)
+@grouped("--force", is_flag=True, group="Advanced", help="Go on though hosts differ.")
+@common
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    *,
+    console: Console,
+    a: str | None,
+    b: str | None,
+    output: Path,
+    starts: int,
+    margin: float,
+    sides: Path | None,
+    lists: bool,
+    markdown: Path | None,
+    force: bool,
+    **options: Any,  # noqa: ANN401 - where and what to measure, as of a sweep
+) -> None:
+    """Measure two sides in turns: is B faster than A, at which sizes, by how much.
+
+    A side is site (as it is), FILE.so or torch (a library), NAME=VALUE, RULES.csv, idle, a setting,
+    or a name that --list shows; + joins several. Two sessions are compared offline.
+
+    \b
+    Example:
+      rccltune compare site /opt/rccl-new/lib/librccl.so.1+NCCL_NTHREADS=512
+      rccltune compare old.csv new.csv
+
+    Exit codes: 0 equal or faster, 2 command line, 4 no such side here, 5 A or a library cannot
+    run, 7 the folder has another comparison, 8 undecided somewhere, 9 B slower, wrong or failed.
+    """
+    from rccltune.variants.catalog import load_catalog
+
+    known = load_catalog(None if sides is None else _text_of(sides), str(sides or ""))
+    if lists:
+        _list(console, known, options)
+        return
+    if a is None or b is None:
+        raise click.UsageError("name two sides, A and B; --list shows the named ones", context)
+    done = _of_sessions(a, b, margin) or _measured(
+        console,
+        known,
+        (a, b),
+        {**options, "setting": ()},
+        setting=options["setting"],
+        output=output,
+        starts=starts,
+        margin=margin / 100,
+        force=force,
+    )
+    if done.folder is not None:
+        from rccltune.report.compared import draw
+
+        draw(done, done.folder)
+    if markdown is not None:
+        _write(markdown, done.markdown())
+    console.result(done.as_plain(), text_of(done, color=console.color))
+    context.exit(done.exit_code)
+
+
+def _text_of(path: Path) -> str:
+    from rccltune.rules.refusals import content_of
+
+    return content_of(path, "the file of sides").decode("utf-8", errors="replace")
+
+
+def _list(console: Console, known: Catalog, options: dict[str, Any]) -> None:
+    """Print the catalog, with what of it exists here."""
+    from rccltune.compare.sides import list_sides
+    from rccltune.measure.instrument import find_instrument
+    from rccltune.measure.options import PERF
+    from rccltune.measure.request import merge_request
+
+    site = None
+    try:
+        request = merge_request(None, options, runner=PERF).site
+        site = find_instrument(request, Path(defaults.COMPARISON), None).site
+    except MachineError as error:
+        console.say(f"What exists here is not known: {error.message}")
+    rows = list(list_sides(known, site))
+    lines = [
+        (one.name, _here(one, is_known=site is not None), one.why_not or one.needs or one.summary)
+        for one in rows
+    ]
+    shown = table(("side", "here", "what it needs, or why it is not here"), lines, ())
+    console.result({"format": 1, "sides": [one.as_plain() for one in rows]}, shown)
+
+
+def _here(one: CatalogRow, *, is_known: bool) -> str:
+    return "no" if one.why_not else "yes" if is_known else "–"
+
+
+def _of_sessions(a: str, b: str, margin: float) -> ComparisonResult | None:
+    """Two sessions compared offline; None where the sides are none.
+
+    Raises:
+        CommandLineError: one of the two is a folder.
+    """
+    folders = [Path(one).is_dir() for one in (a, b)]
+    if not any(folders):
+        return None
+    if not all(folders):
+        raise CommandLineError(
+            "one side is a folder and the other is none",
+            hint="name two sessions, which are compared offline, or two sides to measure.",
+        )
+    from rccltune.compare.offline import compare_sessions
+
+    return compare_sessions(Path(a), Path(b), margin / 100)
+
+
+def _measured(
+    console: Console,
+    known: Catalog,
+    words: tuple[str, str],
+    options: dict[str, Any],
+    *,
+    setting: tuple[Any, ...],
+    output: Path,
+    starts: int,
+    margin: float,
+    force: bool,
+) -> ComparisonResult:
+    """Measure what is left of a comparison."""
+    from rccltune.compare.comparison import ComparisonRequest, compare, prepare
+    from rccltune.compare.sides import parse_side
+    from rccltune.measure.options import PERF
+    from rccltune.measure.request import merge_request
+
+    if len(setting) > 1:
+        raise CommandLineError("both sides are forced to one --setting")
+    a, b = (parse_side(one, known, *setting) for one in words)
+    request = merge_request(None, options, runner=PERF)
+    asked = ComparisonRequest(
+        folder=output, a=a, b=b, request=request, margin=margin, n_starts=starts, force=force
+    )
+    console.say(f"Comparison: {output}")
+    prepared = prepare(asked)
+    for said in prepared.remarks:
+        console.say(said)
+    with shown_progress(console) as reporter:
+        return compare(prepared, reporter)
+
+
+def _write(path: Path, text: str) -> None:
+    from rccltune.session.files import write_atomically
+
+    write_atomically(path, text)
+
+
+def text_of(done: ComparisonResult, *, color: bool) -> JoinedLines:
+    """What was found, by ranges of sizes."""
+    from rccltune.compare.results import ran_words
+
+    lines = [f"A: {done.a}", f"B: {done.b}", ""]
+    rows = [
+        (
+            one.collective,
+            format_size(one.min_nbytes),
+            format_size(one.max_nbytes),
+            styled(one.verdict.value, _COLORS.get(one.verdict.value) if color else None),
+            one.ratio,
+            ran_words(one.a_ran),
+            ran_words(one.b_ran),
+        )
+        for one in done.ranges
+    ]
+    names = ("collective", "from", "to", "B is", "time B / A", "A ran", "B ran")
+    lines.append(table(names, rows, numeric=(1, 2)))
+    lines += [str(one) for one in done.bounds]
+    lines += done.remarks
+    counted = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)
+    where = f", in {done.folder}" if done.folder else ""
+    lines.append(f"B is {counted} of {len(done.table)} sizes; {done.how}{where}")
+    if done.simulated:
+        lines.append("SIMULATED: nothing of this was measured on hardware")
+    return join_lines(lines)

@@ -1,0 +1,1 @@
+"""Two sides measured in turns, and which of them is faster, size by size."""

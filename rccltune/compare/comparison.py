@@ -1,0 +1,376 @@
+"""``rccltune compare``: from what a user asks to what is known, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.compare import results
+from rccltune.compare.judging import A, B, Verdict
+from rccltune.compare.measuring import MeasuredSide, OngoingComparison
+from rccltune.compare.results import ComparisonResult
+from rccltune.compare.sides import Side, check_entries
+from rccltune.launch import signals
+from rccltune.launch.variables import CHANNELS, CLEARED, launch_environment
+from rccltune.measure.hosts import same_hosts
+from rccltune.measure.instrument import Instrument, check_collectives, find_instrument
+from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.past_tuner import paths_here
+from rccltune.measure.perf_sweep import call_words
+from rccltune.measure.request import Request
+from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError, SessionError
+from rccltune.model.measurement import Sweep
+from rccltune.model.ranges import Range
+from rccltune.model.reporter import Reporter
+from rccltune.model.vocabulary import Collective, Placement, join_lines
+from rccltune.measure import library
+from rccltune.session import plan
+from rccltune.measure.passes import SweepScope
+from rccltune.session import files, store
+from rccltune.session.folders import another
+from rccltune.simulate import compiled
+from rccltune.variants.availability import VariantSite
+from rccltune.variants.past_tuner import PathPast
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Of this side where nobody knows better; it asks a tuner in every library.
+_COLLECTIVE: Final = Collective.ALL_REDUCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """What a user asks.
+
+    Attributes:
+        request: where it runs, sizes, type and operation, as of a sweep.
+        margin: share by which equal sides may differ.
+        n_starts: of either side.
+    """
+
+    folder: Path
+    a: Side
+    b: Side
+    request: Request
+    margin: float
+    n_starts: int
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedComparison:
+    """A comparison that could start now."""
+
+    asked: ComparisonRequest
+    sides: tuple[MeasuredSide, MeasuredSide]
+    sweep: Sweep
+    scope: SweepScope
+    question: Mapping[str, Any]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a user should know before it starts."""
+        said = [line for one in self.sides for line in one.instrument.site.remarks]
+        return tuple(dict.fromkeys(said))
+
+
+def prepare(asked: ComparisonRequest) -> PreparedComparison:
+    """Find out what is there; nothing is started or written.
+
+    Raises:
+        CommandLineError: what was said does not fit together.
+        MachineError: no library, no GPU, or an entry of the catalog that is not had here.
+        SessionError: the folder has another comparison.
+    """
+    request = asked.request
+    named = tuple(dict.fromkeys((*asked.a.collectives, *asked.b.collectives)))
+    collectives = request.sweep.collectives if request.named_collectives else named
+    sweep = replace(request.sweep, collectives=collectives or (_COLLECTIVE,))
+    check_collectives(sweep.collectives)
+    first = _instrument(asked, asked.a, asked.a.variables)
+    site = first.site
+    mode = site.fingerprint.mode
+    if not request.named_sizes and mode is not None and mode.compute == "CPX":
+        sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
+    n_ranks = site.scale.n_ranks
+    sides = tuple(
+        MeasuredSide(
+            letter=letter,
+            side=one,
+            instrument=_instrument(asked, one, one.variables_for(sweep.max_nbytes, n_ranks)),
+        )
+        for letter, one in ((A, asked.a), (B, asked.b))
+    )
+    dtype, op = call_words(sweep)
+    for one in sides:
+        seen = VariantSite(collectives=sweep.collectives, dtype=sweep.dtypes[0], redop=sweep.redop)
+        check_entries(one.side, one.instrument.site, seen)
+    every = Range(min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=2).sizes
+    sizes = {one: plan.sizes_for(every, one, n_ranks) for one in sweep.collectives}
+    sizes = {one: found for one, found in sizes.items() if found}
+    if not sizes:
+        raise CommandLineError(
+            f"nothing of what was asked for can be called by {n_ranks} ranks",
+            hint="ask for larger sizes (--max-bytes).",
+        )
+    needs_graphs = any(one.side.needs_graphs for one in sides) and request.timing == "auto"
+    scope = SweepScope(
+        sizes=sizes,
+        placements=(Placement.OUT_OF_PLACE,),
+        dtype=dtype,
+        op=op,
+        timing=plan.GRAPH if needs_graphs else request.timing,
+        checked_up_to=first.checked_up_to,
+    )
+    question = _question(sides[0], sides[1], scope)
+    _same_question(asked.folder, question)
+    return PreparedComparison(
+        asked=asked, sides=(sides[0], sides[1]), sweep=sweep, scope=scope, question=question
+    )
+
+
+def _instrument(
+    asked: ComparisonRequest, side: Side, variables: tuple[tuple[str, str], ...]
+) -> Instrument:
+    """The rank program on a side's library and variables."""
+    where = asked.request.site
+    where = replace(where, librccl=side.library, added=(*where.added, *variables))
+    limit = asked.request.timeout_s
+    if where.simulate is None or side.library is None or not side.library.is_file():
+        return find_instrument(where, asked.folder, limit)
+    stand_in = library.stand_in()
+    if library.digest_of(side.library) != library.digest_of(stand_in.file):
+        return find_instrument(where, asked.folder, limit)
+    found = find_instrument(replace(where, librccl=None), asked.folder, limit)
+    copied = replace(found.ground.library, file=side.library)
+    return replace(found, ground=replace(found.ground, library=copied))
+
+
+def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, Any]:
+    """What a comparison is of; the same question goes on in the same folder."""
+    site = a.instrument.site
+    return {
+        "a": _plain_side(a),
+        "b": _plain_side(b),
+        "mode": str(site.fingerprint.mode) if site.fingerprint.mode else None,
+        "scale": site.scale.short,
+        "placement": site.seating.place.name,
+        "product": site.fingerprint.product,
+        "node": None if site.node is None else site.node.name,
+        "sizes": {name.value: [own[0], own[-1]] for name, own in scope.sizes.items()},
+        "dtype": scope.dtype,
+        "op": scope.op,
+        "timing": scope.timing,
+    }
+
+
+def _plain_side(one: MeasuredSide) -> dict[str, Any]:
+    ground = one.instrument.ground
+    seen = launch_environment(
+        os.environ,
+        ground.added,
+        clear=ground.cleared,
+        keep=CHANNELS if one.side.has_plugin else CLEARED,
+    )
+    # Where the folder lies changes nothing.
+    own = [pair for pair in seen.told() if not pair.startswith("RCCLTUNE_SIM_NODE=")]
+    return {
+        "side": one.side.name,
+        "library": str(ground.library.file),
+        "version": ground.library.version,
+        "digest": library.digest_of(ground.library.file)[:12],
+        "answer": None if one.side.answer is None else str(one.setting),
+        "rules": one.side.digest,
+        "environment": own,
+    }
+
+
+def _same_question(folder: Path, question: Mapping[str, Any]) -> None:
+    """Stop where a folder has another comparison, or is none but not empty.
+
+    Raises:
+        SessionError: it has; the message has each difference.
+    """
+    path = folder / results.JSON_FILE
+    if not path.exists():
+        theirs = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+        if any(not name.startswith((".", files.MARKER)) for name in theirs):
+            raise SessionError(
+                "this folder is not empty and has no comparison", where=str(folder), hint=_OTHER
+            )
+        return
+    try:
+        known = json.loads(files.read_regular(path))["question"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionError("this is no comparison of ours", where=str(path), hint=_OTHER) from error
+    mine = json.loads(json.dumps(question))
+    differences = list(_differences(known, mine))
+    if differences:
+        raise SessionError(
+            join_lines(["this folder has another comparison:", *differences]),
+            where=str(folder),
+            hint=f"ask the same again, or choose another folder: -o {another(folder)}.",
+        )
+
+
+_OTHER: Final = "choose another folder with -o."
+
+
+def _differences(
+    known: Mapping[str, Any], mine: Mapping[str, Any], under: str = ""
+) -> Iterator[str]:
+    for name in mine:
+        theirs = known.get(name)
+        if isinstance(mine[name], dict) and isinstance(theirs, dict):
+            yield from _differences(theirs, mine[name], f"{under}{name}: ")
+        elif theirs != mine[name]:
+            yield f"  {under}{name}: {_said(theirs)} in it, {_said(mine[name])} now"
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "nothing"
+    return "nothing" if value in (None, "") else str(value)
+
+
+def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResult:
+    """Measure what is left, judge it, and write what was found.
+
+    Raises:
+        LaunchError: A cannot run, or B not at all.
+        MachineError: hosts or a configuration file stand against it.
+        SessionError: another writer, or the disk refuses.
+        OutputError: ranks were answered differently.
+        KeyboardInterrupt: after all that was started is gone; what is measured is kept.
+    """
+    asked, folder = prepared.asked, prepared.asked.folder
+    site = prepared.sides[0].instrument.site
+    measuring = OngoingComparison(
+        folder=folder.resolve(),
+        sides=prepared.sides,
+        scope=prepared.scope,
+        n_starts=asked.n_starts,
+        margin=asked.margin,
+        reporter=reporter,
+        budget_s=asked.request.budget_s,
+    )
+    with files.writing(folder, reporter), signals.interruptible():
+        _same_question(folder, prepared.question)
+        if not (folder / results.JSON_FILE).exists():
+            begun = {"format": results.FORMAT, "question": dict(prepared.question)}
+            store.write_derived(folder, results.JSON_FILE, begun)
+        if site.node is not None:
+            files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
+        end_leftovers(folder, reporter)
+        same_hosts(site, folder, reporter=reporter, force=asked.force)
+        measuring.read()
+        measuring.measure()
+        found = _result(prepared, measuring)
+        found.write()
+    return found
+
+
+def _result(prepared: PreparedComparison, measuring: OngoingComparison) -> ComparisonResult:
+    asked = prepared.asked
+    table = _table(prepared, measuring)
+    inside = measuring.is_inside
+    site = prepared.sides[0].instrument.site
+    return ComparisonResult(
+        folder=asked.folder,
+        a=asked.a.name,
+        b=asked.b.name,
+        table=table,
+        question=prepared.question,
+        margin=asked.margin,
+        repeats="communicators" if inside else "starts",
+        n_starts=asked.n_starts,
+        seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
+        was_cut=measuring.is_over,
+        simulated=site.node is not None,
+        bounds=tuple(results.bounds_of(asked.b, table, site.scale.n_ranks)),
+        remarks=tuple(_remarks(measuring)),
+    )
+
+
+def _remarks(measuring: OngoingComparison) -> list[str]:
+    found = []
+    if measuring.is_over:
+        found.append("the budget is spent; the same command with a larger --budget goes on")
+    if not measuring.captures and measuring.scope.timing == "auto":
+        found.append("calls cannot be captured into graphs here: all sizes are timed by loops")
+    for one in measuring.sides:
+        if one.side.rules and (measuring.asked(one)["answer"].isin(("", "none"))).all():
+            scale = one.instrument.site.scale
+            found.append(f"{one.side.name} answers nothing here: no rule of it is for {scale}")
+    return found
+
+
+def _table(prepared: PreparedComparison, measuring: OngoingComparison) -> pd.DataFrame:
+    """A row a size: what was timed, what is equal without, what failed or was wrong."""
+    import pandas as pd
+
+    judged = measuring.judged()
+    judged["basis"] = "communicators" if measuring.is_inside else "starts"
+    rows: dict[tuple[str, int], dict[str, Any]] = {
+        (row["collective"], row["nbytes"]): {str(name): value for name, value in row.items()}
+        for row in judged.to_dict("records")
+    }
+    octaves = {(name.value, nbytes) for name, own in prepared.scope.sizes.items() for nbytes in own}
+    for cell, why in measuring.same.items():
+        if cell in octaves:
+            rows[cell] = _untimed(cell, Verdict.EQUAL, why, ratio=1.0)
+    failed = {one.cell: one for one in measuring.failed() if one.letter == B and one.cell}
+    wrong = measuring.wrong(prepared.sides[1])
+    for cell in octaves | wrong | set(failed):
+        if cell in wrong:
+            rows[cell] = _untimed(cell, Verdict.WRONG, "results of B are wrong")
+        elif cell in failed and cell in measuring.failed_cells(B):
+            how = failed[cell].end.failure
+            rows[cell] = _untimed(cell, Verdict.FAILED, f"B {how.words if how else 'failed'}")
+        elif cell not in rows:
+            rows[cell] = _untimed(cell, Verdict.UNDECIDED, "not timed")
+    for at, one in zip(("a_ran", "b_ran"), prepared.sides, strict=True):
+        ran = _ran(prepared, measuring, one)
+        for cell, row in rows.items():
+            row[at] = ran.get(cell, "")
+    table: pd.DataFrame = pd.DataFrame(list(rows.values()))[list(results.COLUMNS)]
+    ordered: pd.DataFrame = table.sort_values(["collective", "nbytes"], ignore_index=True)
+    return ordered
+
+
+def _untimed(
+    cell: tuple[str, int], verdict: Verdict, why: str, ratio: float = float("nan")
+) -> dict[str, Any]:
+    missing = dict.fromkeys(("low", "high", "a_us", "b_us"), float("nan"))
+    where = {"collective": cell[0], "nbytes": cell[1], "timing": "", "n_a": 0, "n_b": 0}
+    return {**where, **missing, "ratio": ratio, "verdict": verdict.value, "basis": why}
+
+
+def _ran(
+    prepared: PreparedComparison, measuring: OngoingComparison, one: MeasuredSide
+) -> dict[tuple[str, int], str]:
+    """What a side ran at each size, or the path that asked no tuner there."""
+    ground = one.instrument.ground
+    seen = launch_environment(os.environ, ground.added, clear=ground.cleared, keep=CLEARED)
+    variables = {**dict(seen.passed), **dict(seen.added)}
+    paths = paths_here(one.instrument.site, prepared.sweep, variables)
+    asked = measuring.asked(one)
+    return {
+        (str(collective), int(nbytes)): str(ran) or _path(paths, collective, nbytes)
+        for collective, nbytes, ran in zip(
+            asked["collective"], asked["nbytes"], asked["ran"], strict=True
+        )
+    }
+
+
+def _path(paths: tuple[PathPast, ...], collective: str, nbytes: int) -> str:
+    for one in paths:
+        if one.collective.value == collective and one.min_nbytes <= nbytes <= one.max_nbytes:
+            return f"{one.path}, no tuner asked" if one.is_sure else f"perhaps {one.path}"
+    return ""

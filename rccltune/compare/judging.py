@@ -1,0 +1,169 @@
+"""Which of two sides is faster at which size: pure functions on a table of timings.
+
+A row of timings is one timing of one side: columns ``side`` (``a``, ``b``), ``replicate`` (a start
+of all ranks where sides are processes, else a communicator or a pair of them), ``collective``,
+``nbytes``, ``timing`` (``graph``, ``loop``) and ``time_us``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rccltune.analyse.noise import STALL, Array
+from rccltune.analyse.paired import LogMean, means_by_size
+from rccltune.model import defaults
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CELL: Final = ["collective", "nbytes", "timing"]
+A: Final = "a"
+B: Final = "b"
+# Of either side; with four, t is 9.
+LEAST_REPLICATES: Final = 6
+COLUMNS: Final = (
+    *CELL,
+    *("a_us", "b_us", "ratio", "low", "high", "n_a", "n_b", "stalls_a", "stalls_b", "verdict"),
+)
+
+
+class Verdict(str, Enum):
+    """What is said of B at a size."""
+
+    EQUAL = "equal"
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNDECIDED = "undecided"
+    WRONG = "wrong"
+    FAILED = "failed"
+
+
+# What ends a comparison with 9.
+HARM: Final = frozenset((Verdict.SLOWER, Verdict.WRONG, Verdict.FAILED))
+# Where the two differ, so that sizes beside are looked at.
+DIFFERS: Final = frozenset((Verdict.SLOWER, Verdict.FASTER))
+
+
+def level_of(n_sizes: int, level: float = defaults.LEVEL) -> float:
+    """Level of each interval, so that all together hold with ``1 - level`` (Šidák, 1967).
+
+    Args:
+        n_sizes: that share the chance of a false answer.
+        level: that chance.
+    """
+    return float((1 - level) ** (1 / max(n_sizes, 1)))
+
+
+def log_times(timings: pd.DataFrame) -> pd.DataFrame:
+    """Mean log time of each replicate at each size, without timings that stood still.
+
+    Returns:
+        Columns side, replicate, collective, nbytes, timing, log and stalls: timings that took 1.5
+        times what their side usually takes there, which ``log`` leaves out.
+    """
+    names = ["side", *CELL]
+    log = np.log(timings["time_us"])
+    usual = log.groupby([timings[name] for name in names], sort=False).transform("median")
+    stalled = log > usual + math.log(STALL)
+    rows = timings.assign(log=log.mask(stalled), stalls=stalled)
+    cell = rows.groupby(["side", "replicate", *CELL], sort=False)
+    found: pd.DataFrame = cell.agg(log=("log", "mean"), stalls=("stalls", "sum")).reset_index()
+    return found
+
+
+def judge(
+    timings: pd.DataFrame, *, margin: float, paired: bool, least: int = LEAST_REPLICATES
+) -> pd.DataFrame:
+    """Ratio of B's time to A's at each size, with its interval and what that says.
+
+    All sizes share the chance of 5 % that any interval is wrong.
+
+    Args:
+        timings: see this module.
+        margin: share by which two equal sides may differ.
+        paired: whether a replicate has both sides, so that its own ratio counts.
+        least: replicates of either side below which nothing is judged.
+
+    Returns:
+        A row a size, by :data:`COLUMNS`; ``low`` and ``high`` are missing where nothing repeats.
+    """
+    import pandas as pd
+
+    nothing: pd.DataFrame = pd.DataFrame(columns=list(COLUMNS))
+    if timings.empty:
+        return nothing
+    logs = log_times(timings)
+    found: dict[tuple[str, int, str], LogMean | None] = {}
+    for (collective, timing), own in logs.groupby(["collective", "timing"], sort=False):
+        wide = own.pivot_table(values="log", index="replicate", columns=["side", "nbytes"])
+        if len(wide.columns.unique(0)) == 2:
+            sizes = wide[A].columns.intersection(wide[B].columns).sort_values()
+            first, second = (wide[one].reindex(columns=sizes).to_numpy() for one in (A, B))
+            estimates = _estimates(sizes, first, second, paired=paired)
+            names = ((str(collective), int(nbytes), str(timing)) for nbytes in sizes)
+            found |= dict(zip(names, estimates, strict=True))
+    by_side = logs.groupby([*CELL, "side"])
+    sums = by_side.agg(log=("log", "mean"), n=("log", "count"), stalls=("stalls", "sum"))
+    known = {tuple(row[:4]): row[4:] for row in sums.reset_index().itertuples(index=False)}
+    level = level_of(len(found))
+    rows = []
+    for cell, one in found.items():
+        (log_a, n_a, stalls_a), (log_b, n_b, stalls_b) = (
+            known[name] for name in ((*cell, A), (*cell, B))
+        )
+        log = one.log if one is not None else log_b - log_a
+        ends = (one.low(level), one.high(level)) if one is not None else (math.nan, math.nan)
+        ratio, low, high = map(math.exp, (log, *ends))
+        is_judged = one is not None and min(n_a, n_b) >= least
+        verdict = verdict_of(low, high, margin) if is_judged else Verdict.UNDECIDED
+        times = (math.exp(log_a), math.exp(log_b))
+        rows.append((*cell, *times, ratio, low, high, n_a, n_b, stalls_a, stalls_b, verdict.value))
+    table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS))
+    ordered: pd.DataFrame = table.sort_values(CELL, ignore_index=True)
+    return ordered
+
+
+def _estimates(
+    sizes: Iterable[int], first: Array, second: Array, *, paired: bool
+) -> list[LogMean | None]:
+    """Log of B's time over A's at each size."""
+    nbytes = np.asarray(list(sizes))
+    if paired:
+        return means_by_size(nbytes, second - first)
+    both = zip(means_by_size(nbytes, -first), means_by_size(nbytes, second), strict=True)
+    return [None if a is None or b is None else a + b for a, b in both]
+
+
+def verdict_of(low: float, high: float, margin: float) -> Verdict:
+    """What an interval of the ratio says.
+
+    Args:
+        low: its lower end.
+        high: its upper end.
+        margin: share by which two equal sides may differ.
+    """
+    if 1 - margin <= low and high <= 1 + margin:
+        return Verdict.EQUAL
+    if low > 1:
+        return Verdict.SLOWER
+    if high < 1:
+        return Verdict.FASTER
+    return Verdict.UNDECIDED
+
+
+def exit_code(verdicts: Iterable[str], *, was_cut: bool) -> int:
+    """9 where B is slower, wrong or fails anywhere, else 8 where anything is undecided, else 0.
+
+    Args:
+        verdicts: of all sizes.
+        was_cut: whether a budget or an interruption ended it.
+    """
+    found = {Verdict(one) for one in verdicts}
+    if found & HARM:
+        return 9
+    return 8 if was_cut or not found or Verdict.UNDECIDED in found else 0

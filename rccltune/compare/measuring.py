@@ -1,0 +1,600 @@
+"""Two sides measured in turns: inside one process where they can be, else in starts of all ranks.
+
+Inside a process (same library and variables, our plugin on both sides) communicators are what is
+repeated, and each has both sides at every size right after each other. Two rule files cannot be in
+one communicator: communicators of either take turns. Across processes each start of all ranks is
+one repeat, A B B A: what a process adds to its times no communicator shows.
+
+Every start calls the sizes in the same order: on 2 x H200 the order alone moved 1 MiB by 2 %.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from rccltune.compare import judging
+from rccltune.compare.judging import A, B
+from rccltune.compare.sides import Side
+from rccltune.measure.instrument import Instrument
+from rccltune.model.errors import LaunchError, MachineError
+from rccltune.model.failure import Failure
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import BASELINE, RULES, Setting
+from rccltune.model.vocabulary import Collective, format_size
+from rccltune.measure import failures, passes, rank_program
+from rccltune.session import plan, rows, runs
+from rccltune.measure.passes import SweepScope
+from rccltune.session.plan import GRAPH, CollectiveCall, Label, Step
+from rccltune.measure.rank_program import WaitingRanks
+from rccltune.session.runs import EndFile, PerfRun
+from rccltune.session.run_samples import MOST_KILLED
+from rccltune.measure.ongoing_sweep import SweepProgress, refuse_hidden_choices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What communicators are for; a side's letter stands behind the word where they are of one side.
+ASK: Final = "ask"
+COMPARE: Final = "compare"
+REFINE: Final = "refine"
+# Timings of a size in a start; inside a process A B B A has as many of each side.
+_TIMINGS: Final = 2
+_TURNS: Final = ((A, B, B, A), (B, A, A, B))
+# A side that cannot even make a communicator is tried so often.
+_MOST_FAILURES: Final = 2
+# Of sizes with which B hangs or crashes; then the rest is left alone.
+_MOST_FAILED: Final = 3
+
+# What is derived from the runs, until another one is there.
+_OF_RUNS: Final = ("_tables", "_whole", "captures", "same")
+
+Cell: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSide:
+    """A side where it is measured."""
+
+    letter: str
+    side: Side
+    instrument: Instrument
+
+    @property
+    def setting(self) -> Setting:
+        """What its steps ask the plugin for; the site as it is has none."""
+        return BASELINE if self.side.answer is None else self.side.answer
+
+    @property
+    def shares(self) -> tuple[object, ...]:
+        """Library and variables: what two sides must share to run the same kernels."""
+        ground = self.instrument.ground
+        return (ground.library.file, tuple(sorted(ground.added)))
+
+
+@dataclass(frozen=True, slots=True)
+class SideFailure:
+    """A hang, a crash or a kill of a side.
+
+    Attributes:
+        cell: collective and size that were called; None where a communicator was being made.
+    """
+
+    letter: str
+    cell: Cell | None
+    end: EndFile
+    run: PerfRun
+
+
+@dataclass(kw_only=True)
+class OngoingComparison:
+    """A comparison under way.
+
+    Attributes:
+        scope: sizes one an octave, type, operation and timing.
+        n_starts: of either side, or communicators inside a process.
+        budget_s: seconds for all starts, None for as many as it takes.
+        is_over: the budget is spent.
+    """
+
+    folder: Path
+    sides: tuple[MeasuredSide, MeasuredSide]
+    scope: SweepScope
+    n_starts: int
+    margin: float
+    reporter: Reporter
+    budget_s: float | None = None
+    is_over: bool = False
+    runs: list[PerfRun] = field(default_factory=list)
+    _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
+    # Ranks that stay, where one process is both sides.
+    _ranks: WaitingRanks | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether one process can be both sides."""
+        a, b = self.sides
+        return a.side.has_plugin and b.side.has_plugin and a.shares == b.shares
+
+    def read(self) -> None:
+        """Read what the folder has already.
+
+        Raises:
+            OutputError: a file that is none of ours, with its place.
+        """
+        self.runs = list(runs.read_runs(self.folder))
+
+    def measure(self) -> None:
+        """Measure what is left.
+
+        Raises:
+            LaunchError: A cannot run, or B not at all; A computes wrong results.
+            MachineError: a configuration file of the site stands against it, or memory.
+            SessionError: the disk refuses.
+            OutputError: ranks were answered differently.
+            KeyboardInterrupt: after everything that was started is gone.
+        """
+        with self._stack:
+            self._ask()
+            self._check_a()
+            self._take_turns(COMPARE, list(self.scope.calls()))
+            if between := self.between():
+                self._take_turns(REFINE, list(self.scope.only(between).calls()))
+            self._check_a()
+            if self._ranks is not None:
+                self._keep(self._ranks.end())
+
+    def between(self) -> dict[Collective, list[int]]:
+        """Sizes in bytes beside those at which the sides differ, four an octave."""
+        found: dict[Collective, list[int]] = {}
+        judged = self.judged(only=COMPARE)
+        differs = judged[judged["verdict"].isin([one.value for one in judging.DIFFERS])]
+        cells = set(zip(differs["collective"], differs["nbytes"], strict=True))
+        for collective, sizes in self.scope.sizes.items():
+            for low, high in itertools.pairwise(sizes):
+                if {(collective.value, low), (collective.value, high)} & cells:
+                    found.setdefault(collective, []).extend(self._quarters(collective, low, high))
+        return found
+
+    def _quarters(self, collective: Collective, low: int, high: int) -> tuple[int, ...]:
+        n_ranks = self.sides[0].instrument.ground.n_ranks
+        sizes = plan.sizes_for(passes.quarters(low, high), collective, n_ranks)
+        return tuple(one for one in sizes if low < one < high)
+
+    # --- what ran --------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Let each side call every size once, untimed, so that the library says what ran."""
+        if self.is_inside:
+            self._complete(self.sides)
+            return
+        for one in self.sides:
+            self._complete([one])
+
+    def _asking(self, one: MeasuredSide) -> list[Step]:
+        """Calls at all sizes and three between each two, and one graph, to see whether it works."""
+        steps = []
+        for collective, sizes in self.scope.sizes.items():
+            between = [
+                nbytes
+                for low, high in itertools.pairwise(sizes)
+                for nbytes in self._quarters(collective, low, high)
+            ]
+            own = self.scope.only({collective: {*sizes, *between}})
+            for call in own.calls():
+                kind = self.scope.kind_of_check(call) if call.nbytes in sizes else plan.CALL
+                kind = plan.CALL if one.side.is_lossy else kind
+                steps.append(Step(kind, one.setting, call))
+        first = next(iter(self.scope.calls()))
+        if GRAPH in self.scope.clocks(first.nbytes, captures=True):
+            steps.append(Step(plan.MEASURE, one.setting, first, GRAPH, plan.QUICK))
+        return steps
+
+    def _complete(self, sides: Sequence[MeasuredSide]) -> None:
+        """Start ranks until nothing is left to ask these sides, without what fails."""
+        while not self.is_over and not self._gave_up():
+            left: dict[Label, tuple[Step, ...]] = {}
+            for one in sides:
+                label, bad = self._label(ASK, 0, one), self.failed_cells(one.letter)
+                done = set(itertools.chain(*self._made(label).values()))
+                rest = [s for s in self._asking(one) if cell_of(s.call) not in bad]
+                if rest := [step for step in rest if step not in done]:
+                    left[label] = tuple(rest)
+            if not left:
+                return
+            self._start(sides[0], left, "asking what runs")
+
+    def asked(self, one: MeasuredSide) -> pd.DataFrame:
+        """What a side said of each size: columns collective, nbytes, ran, answer, asked, made.
+
+        Columns as :mod:`rccltune.session.rows` has them.
+        """
+        found = self.table(one)
+        is_call = found["step"].isin((plan.CHECK, plan.CALL))
+        mine = found[is_call & (found["purpose"] == f"{ASK}-{one.letter}")]
+        asked: pd.DataFrame = mine.drop_duplicates(["collective", "nbytes"], keep="last")
+        return asked
+
+    @cached_property
+    def captures(self) -> bool:
+        """Whether calls can be captured into graphs by both sides."""
+        for one in self.sides:
+            found = self.table(one)
+            tried = found[(found["clock"] == GRAPH) & (found["purpose"] == f"{ASK}-{one.letter}")]
+            if len(tried) and not (tried["time_us"] > 0).any():
+                return False
+        return True
+
+    @cached_property
+    def same(self) -> dict[Cell, str]:
+        """Sizes at which both ran the same kernels, and how that is known.
+
+        The same algorithm, protocol and channels in the same library and environment. A log that
+        names no channels does where nobody asked for any: the library then takes its own.
+        """
+        a, b = self.sides
+        if a.shares != b.shares:
+            return {}
+        first, second = (
+            {
+                (str(collective), int(nbytes)): (rows.setting_of(ran), rows.setting_of(answer))
+                for collective, nbytes, ran, answer in zip(
+                    *(own[name] for name in ("collective", "nbytes", "ran", "answer")), strict=True
+                )
+            }
+            for own in (self.asked(one) for one in self.sides)
+        )
+        found: dict[Cell, str] = {}
+        for cell, (ran, answer) in first.items():
+            other, other_answer = second.get(cell, (None, None))
+            if ran is None or ran != other:
+                continue
+            if ran.channels is not None:
+                found[cell] = "the same setting"
+            elif all(one is None or one.channels is None for one in (answer, other_answer)):
+                found[cell] = "the same setting (channels derived)"
+        return found
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    def _take_turns(self, stage: str, calls: Sequence[CollectiveCall]) -> None:
+        """Time both sides at these calls, but for those that are equal, wrong or failed."""
+        for number in range(self.n_starts):
+            order = self.sides if number % 2 == 0 else self.sides[::-1]
+            for one in order:
+                self._turn(stage, number, one, calls)
+            if self.is_over or self._gave_up():
+                return
+
+    def _turn(
+        self, stage: str, number: int, one: MeasuredSide, calls: Sequence[CollectiveCall]
+    ) -> None:
+        """One start of a side; inside a process all communicators that are left in one start."""
+        while not self.is_over and not self._gave_up():
+            wanted = self._to_time(calls)
+            labels = self._labels(stage, number, one)
+            left = {
+                label: steps
+                for label, who in labels.items()
+                if (steps := self._timing(label, who, wanted)) and not self._has(label, steps)
+            }
+            if not left:
+                return
+            self._start(one, left, f"start {number + 1} of {self.n_starts}")
+
+    def _labels(self, stage: str, number: int, one: MeasuredSide) -> dict[Label, str]:
+        """Communicators that a start makes, and whose side each is of: a letter, both letters."""
+        if not self.is_inside:
+            return {self._label(stage, number, one): one.letter}
+        numbers = range(number, self.n_starts)
+        if not self._has_two_files:
+            rules = next((who.side.digest for who in self.sides if who.side.digest), "")
+            return {Label(stage, n, rules): A + B for n in numbers}
+        return {
+            self._label(stage, n, who): who.letter
+            for n in numbers
+            for who in (self.sides if n % 2 == 0 else self.sides[::-1])
+        }
+
+    @property
+    def _has_two_files(self) -> bool:
+        return all(one.setting == RULES for one in self.sides)
+
+    def _label(self, stage: str, number: int, one: MeasuredSide) -> Label:
+        return Label(f"{stage}-{one.letter}", number, one.side.digest)
+
+    def _timing(
+        self, label: Label, whose: str, calls: Sequence[CollectiveCall]
+    ) -> tuple[Step, ...]:
+        """Steps of one communicator; loops before graphs, and the sizes always in one order."""
+        by_letter = {one.letter: one.setting for one in self.sides}
+        turns = _TURNS[label.number % 2] if whose == A + B else whose * _TIMINGS
+        steps = [
+            Step(plan.MEASURE, by_letter[letter], call, self._clock(call), plan.fine(call.nbytes))
+            for call in calls
+            for letter in turns
+        ]
+        checks = []
+        if label.purpose.startswith(REFINE) and label.number == 0:
+            checks = [
+                Step(self.scope.kind_of_check(call), by_letter[letter], call)
+                for call in calls
+                for letter in whose
+                if not any(one.side.is_lossy for one in self.sides)
+            ]
+        return (*checks, *passes.loops_first(steps))
+
+    def _clock(self, call: CollectiveCall) -> str:
+        """Graphs up to 4 MiB where they work, loops above."""
+        return self.scope.clocks(call.nbytes, captures=self.captures)[-1]
+
+    def _to_time(self, calls: Iterable[CollectiveCall]) -> list[CollectiveCall]:
+        """Calls at which there is something to find out by their times."""
+        settled = {*self.same, *self.failed_cells(B), *self.wrong(self.sides[1])}
+        return [call for call in calls if cell_of(call) not in settled]
+
+    def _has(self, label: Label, steps: Sequence[Step]) -> bool:
+        """Whether one start made a communicator whole."""
+        return any(not Counter(steps) - Counter(made) for made in self._made(label).values())
+
+    def _made(self, label: Label) -> dict[int, list[Step]]:
+        """Steps that were made for a label, by run."""
+        return {
+            run.number: [
+                one.step
+                for one in run.steps[: run.n_done]
+                if one.label == label and one.step is not None
+            ]
+            for run in self.runs
+        }
+
+    # --- starts ----------------------------------------------------------------------------------
+
+    def _start(self, one: MeasuredSide, left: Mapping[Label, tuple[Step, ...]], what: str) -> None:
+        """Let all ranks make what is left; those of both sides stay for more."""
+        seconds = self.left_s()
+        if seconds is not None and seconds <= 0:
+            self.is_over = True
+            return
+        until = None if seconds is None else time.monotonic() + seconds
+        if self.is_inside:
+            if self._ranks is None:
+                self._ranks = self._stack.enter_context(self._waiting(one))
+            made = self._make(self._ranks, one, left, until, what)
+            if made.ended is not None:
+                self._ranks = None
+        else:
+            with self._waiting(one) as ranks:
+                self._make(ranks, one, left, until, what)
+                made = ranks.end()
+        self._keep(made)
+        self.is_over = until is not None and time.monotonic() >= until
+        refuse_hidden_choices([made])
+        self._look(made)
+
+    def _waiting(self, one: MeasuredSide) -> AbstractContextManager[WaitingRanks]:
+        return rank_program.waiting_ranks(
+            one.instrument.ground,
+            self.folder,
+            site=dict(os.environ),
+            with_plugin=one.side.has_plugin,
+            largest=max(n for sizes in self.scope.sizes.values() for n in sizes),
+        )
+
+    def _make(
+        self,
+        ranks: WaitingRanks,
+        one: MeasuredSide,
+        left: Mapping[Label, tuple[Step, ...]],
+        until: float | None,
+        what: str,
+    ) -> PerfRun:
+        """Let ranks make communicators, each with the rules of its side."""
+        texts = {each.side.digest: each.side.rules for each in self.sides}
+        name = "both sides" if self.is_inside else f"{one.letter.upper()} ({one.side.name})"
+        total, before = sum(map(len, left.values())), 0
+        for label, steps in left.items():
+            if label.rules:
+                ranks.answer_by(texts[label.rules])
+
+            def grown(n: int, before: int = before) -> None:
+                done = min(before + n, total)
+                self.reporter.progress(SweepProgress(done=done, of=total, what=f"{name}, {what}"))
+
+            grown(0)
+            made = ranks.make({label: steps}, until=until, grown=grown)
+            before += len(steps)
+            if made.ended is not None:
+                break
+        return ranks.run
+
+    def _keep(self, made: PerfRun) -> None:
+        """Put a run in the place of what was known of it."""
+        self.runs = [*(run for run in self.runs if run.number != made.number), made]
+        for known in _OF_RUNS:
+            vars(self).pop(known, None)
+
+    def left_s(self) -> float | None:
+        """Seconds that the budget leaves, None without one."""
+        if self.budget_s is None:
+            return None
+        return self.budget_s - sum(run.ended.duration_s for run in self.runs if run.ended)
+
+    def _look(self, made: PerfRun) -> None:
+        """Stop where a side cannot run; say what failed otherwise."""
+        try:
+            failures.raise_if_hopeless(made)
+        except MachineError as error:
+            raise LaunchError(error.message, where=error.where, hint=error.hint) from error
+        mine = [one for one in self.failed() if one.run.number == made.number]
+        for one in mine:
+            which = self.sides[one.letter == B]
+            said = f"{one.letter.upper()} ({which.side.name}): {_words(one)}"
+            again = [each for each in self.failed() if each.letter == one.letter]
+            again = [each for each in again if each.cell == one.cell or one.letter == A]
+            is_killed = one.end.failure is Failure.KILLED
+            most = MOST_KILLED if is_killed else _MOST_FAILURES
+            if (one.cell is None or one.letter == A) and len(again) >= most:
+                raise LaunchError(
+                    f"{said}, {'twice' if most == 2 else f'{most} times'}: nothing can be compared",
+                    where=str(made.folder / runs.LOG_FILE),
+                    hint="mend this side first; --timeout gives slow steps longer.",
+                )
+            is_out = one.cell is not None and one.cell in self.failed_cells(one.letter)
+            self.reporter.say(f"{said}: {'the rest goes on' if is_out else 'tried once more'}")
+
+    def failed(self) -> Iterator[SideFailure]:
+        """What hung, crashed or was killed."""
+        by_setting = {str(one.setting): one.letter for one in self.sides[::-1]}
+        for run in self.runs:
+            end = run.ended
+            if end is None or end.failure is None:
+                continue
+            at = next((one for one in run.steps if one.line == end.line), None)
+            at = at or (run.steps[0] if run.steps else None)
+            letter = A if at is None else at.label.purpose.rpartition("-")[2]
+            step = None if at is None else at.step
+            if letter not in (A, B):
+                letter = A if step is None else by_setting[str(step.setting)]
+            cell = None if step is None else cell_of(step.call)
+            yield SideFailure(letter, cell, end, run)
+
+    def failed_cells(self, letter: str) -> set[Cell]:
+        """Sizes with which a side hangs or crashes; who is killed from outside is tried again."""
+        if letter == A:
+            return set()
+        counted: Counter[Cell] = Counter()
+        for one in self.failed():
+            if one.letter == letter and one.cell is not None:
+                counted[one.cell] += 1 if one.end.failure is Failure.KILLED else MOST_KILLED
+        return {cell for cell, n in counted.items() if n >= MOST_KILLED}
+
+    def _gave_up(self) -> bool:
+        return len(self.failed_cells(B)) >= _MOST_FAILED
+
+    # --- results ---------------------------------------------------------------------------------
+
+    def table(self, one: MeasuredSide) -> pd.DataFrame:
+        """Rows of a side's runs; inside a process those of both."""
+        return self._tables[one.letter]
+
+    @cached_property
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        if self.is_inside:
+            return dict.fromkeys((A, B), rows.rows_of_runs(self.runs, self._rows))
+        return {
+            letter: rows.rows_of_runs(
+                [run for run in self.runs if _letter_of(run) == letter], self._rows
+            )
+            for letter in (A, B)
+        }
+
+    def wrong(self, one: MeasuredSide) -> set[Cell]:
+        """Sizes at which results of a side were wrong."""
+        found = self.table(one)
+        found = found[found["wrong"] > 0]
+        is_mine = found["purpose"].str.endswith(f"-{one.letter}")
+        if self.is_inside and not self._has_two_files:
+            is_mine = found["setting"] == str(one.setting)
+        mine = found[is_mine]
+        return {(str(c), int(n)) for c, n in zip(mine["collective"], mine["nbytes"], strict=True)}
+
+    def _check_a(self) -> None:
+        wrong = sorted(self.wrong(self.sides[0]), key=lambda cell: cell[1])
+        if wrong:
+            collective, nbytes = wrong[0]
+            raise LaunchError(
+                f"A ({self.sides[0].side.name}) computes wrong results: {collective} at "
+                f"{format_size(nbytes)}: nothing can be held against it",
+                where=str(self.folder / runs.FOLDER),
+            )
+
+    def timings(self, only: str | None = None) -> pd.DataFrame:
+        """Timings of communicators that were made whole, as :mod:`rccltune.compare.judging` wants.
+
+        Args:
+            only: of this stage; None for all.
+        """
+        import pandas as pd
+
+        parts = []
+        for one in self.sides:
+            found = self.table(one)
+            timed = found[(found["step"] == plan.MEASURE) & (found["time_us"] > 0)]
+            stage = timed["purpose"].map(lambda word: word.partition("-")[0])
+            letter = timed["purpose"].map(lambda word: word.partition("-")[2])
+            is_mine = (letter == one.letter) | (
+                (letter == "") & (timed["setting"] == str(one.setting))
+            )
+            is_stage = stage == only if only else stage.isin((COMPARE, REFINE))
+            mine = timed[is_mine & is_stage]
+            names = zip(mine["run"], mine["number"], mine["purpose"], strict=True)
+            mine = mine[np.array([self._counts(*name) for name in names], dtype=bool)]
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "side": one.letter,
+                        "replicate": stage[mine.index] + mine["number"].astype(str),
+                        "collective": mine["collective"],
+                        "nbytes": mine["nbytes"],
+                        "timing": mine["clock"],
+                        "time_us": mine["time_us"],
+                    }
+                )
+            )
+        joined: pd.DataFrame = pd.concat(parts, ignore_index=True)
+        return joined
+
+    @cached_property
+    def _whole(self) -> dict[tuple[str, int], int]:
+        """Run that counts of each communicator: it did not fail there, and has most steps."""
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        for run in self.runs:
+            counted = Counter((one.label.purpose, one.label.number) for one in run.steps)
+            unfinished = {(one.label.purpose, one.label.number) for one in run.steps[run.n_done :]}
+            last = run.steps[-1].label if run.steps else None
+            for (purpose, number), n in counted.items():
+                is_last = last is not None and (last.purpose, last.number) == (purpose, number)
+                failed = run.ended is not None and run.ended.failure is not None
+                if (purpose, number) in unfinished or (is_last and failed):
+                    continue
+                known = found.get((purpose, number), (0, 0))
+                found[purpose, number] = max(known, (n, run.number))
+        return {name: run for name, (_, run) in found.items()}
+
+    def _counts(self, run: int, number: int, purpose: str) -> bool:
+        return self._whole.get((purpose, number)) == run
+
+    def judged(self, only: str | None = None) -> pd.DataFrame:
+        """Verdicts by size of what was timed."""
+        return judging.judge(self.timings(only), margin=self.margin, paired=self.is_inside)
+
+
+def cell_of(call: CollectiveCall) -> Cell:
+    """Collective and size of a call."""
+    return call.collective.value, call.nbytes
+
+
+def _letter_of(run: PerfRun) -> str:
+    return run.steps[0].label.purpose.rpartition("-")[2] if run.steps else ""
+
+
+def _words(one: SideFailure) -> str:
+    at = (
+        "the making of a communicator"
+        if one.cell is None
+        else (f"{one.cell[0]} at {format_size(one.cell[1])}")
+    )
+    how = "failed" if one.end.failure is None else one.end.failure.words
+    return f"{at} {how}{f' ({one.end.words})' if one.end.words else ''}"

@@ -1,0 +1,300 @@
+"""What a comparison found, as its files and everybody who shows it have it.
+
+``comparison.csv`` has a row a size; its columns:
+
+================  ================================================================
+collective        ``all_reduce`` …
+nbytes            size in bytes, as a tuner sees it
+timing            ``graph`` or ``loop``; empty where nothing was timed
+verdict           ``equal``, ``faster``, ``slower``, ``undecided``, ``wrong``, ``failed``: of B
+ratio             time of B over time of A
+low, high         its interval; all intervals of a comparison hold with 95 % together
+a_us, b_us        µs a call
+n_a, n_b          repeats behind it: starts, or communicators inside a process
+a_ran, b_ran      what each side ran, or the path that asked no tuner
+basis             ``starts``, ``communicators``, or why nothing was timed
+================  ================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.compare import judging
+from rccltune.compare.judging import Verdict
+from rccltune.compare.sides import Side
+from rccltune.model.rounding import csv_text, rounded
+from rccltune.model.vocabulary import format_size
+from rccltune.session import files, store
+from rccltune.variants import catalog
+from rccltune.variants.catalog import Substitutions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT: Final = 1
+JSON_FILE: Final = "comparison.json"
+CSV_FILE: Final = "comparison.csv"
+FIGURE_FILE: Final = "compare.png"
+COLUMNS: Final = (
+    *("collective", "nbytes", "timing", "verdict", "ratio", "low", "high", "a_us", "b_us"),
+    *("n_a", "n_b", "a_ran", "b_ran", "basis"),
+)
+_SHOWN_RUNS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRange:
+    """Neighbouring sizes of one verdict.
+
+    Attributes:
+        least, most: of the ratios; NaN where none was timed.
+    """
+
+    collective: str
+    min_nbytes: int
+    max_nbytes: int
+    verdict: Verdict
+    least: float
+    most: float
+    a_ran: tuple[str, ...]
+    b_ran: tuple[str, ...]
+    n_sizes: int
+
+    @property
+    def ratio(self) -> str:
+        """``1.09x to 1.76x``; a dash where nothing was timed."""
+        if math.isnan(self.least):
+            return "–"
+        ends = dict.fromkeys(f"{one:.2f}x" for one in (self.least, self.most))
+        return " to ".join(ends)
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "collective": self.collective,
+            "min_nbytes": self.min_nbytes,
+            "max_nbytes": self.max_nbytes,
+            "verdict": self.verdict.value,
+            "ratio_min": _known(self.least),
+            "ratio_max": _known(self.most),
+            "a_ran": list(self.a_ran),
+            "b_ran": list(self.b_ran),
+            "sizes": self.n_sizes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathBound:
+    """Up to which size the path of a catalog entry gains, and what a job exports for it.
+
+    Attributes:
+        max_nbytes: None where it gains at no size from the smallest on.
+    """
+
+    name: str
+    collective: str
+    max_nbytes: int | None
+    export: str
+
+    def __str__(self) -> str:
+        """``mscclpp gains up to 256 KiB (all_reduce): export …``."""
+        if self.max_nbytes is None:
+            return f"{self.name} gains at no small size of {self.collective}"
+        return (
+            f"{self.name} gains up to {format_size(self.max_nbytes)} ({self.collective}): "
+            f"export {self.export}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonResult:
+    """How a comparison ended.
+
+    Attributes:
+        table: by :data:`COLUMNS`.
+        question: what was compared, as comparison.json keeps it.
+        repeats: ``starts``, ``communicators``.
+        in_turns: False of two sessions, which were not measured in turns.
+        was_cut: a budget or an interruption ended it.
+        remarks: sentences beside it.
+    """
+
+    folder: Path | None
+    a: str
+    b: str
+    table: pd.DataFrame
+    question: Mapping[str, Any]
+    margin: float
+    repeats: str
+    n_starts: int
+    seconds: float
+    in_turns: bool = True
+    was_cut: bool = False
+    simulated: bool = False
+    bounds: tuple[PathBound, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """9, 8 or 0, see :func:`rccltune.compare.judging.exit_code`."""
+        return judging.exit_code(self.table["verdict"], was_cut=self.was_cut)
+
+    @property
+    def ranges(self) -> tuple[SizeRange, ...]:
+        """Neighbouring sizes of one verdict, by collective."""
+        return tuple(ranges_of(self.table))
+
+    @property
+    def how(self) -> str:
+        """``8 starts of each in turns, 41 s``."""
+        if not self.in_turns:
+            return f"from two sessions' {self.repeats}, not in turns"
+        if self.table["timing"].eq("").all():
+            return "no size had to be timed"
+        if self.repeats == "starts":
+            return f"{self.n_starts} starts of each in turns, {self.seconds:.0f} s"
+        return f"{self.n_starts} communicators in turns, {self.seconds:.0f} s"
+
+    def counts(self) -> dict[str, int]:
+        """Sizes of each verdict."""
+        counted = self.table["verdict"].value_counts()
+        return {one.value: int(counted.get(one.value, 0)) for one in Verdict}
+
+    def as_plain(self) -> dict[str, Any]:
+        """As comparison.json has it."""
+        return {
+            "format": FORMAT,
+            "a": self.a,
+            "b": self.b,
+            "question": dict(self.question),
+            "margin": self.margin,
+            "in_turns": self.in_turns,
+            "was_cut": self.was_cut,
+            "simulated": self.simulated,
+            "repeats": self.repeats,
+            "starts": self.n_starts,
+            "seconds": round(self.seconds, 1),
+            "exit_code": self.exit_code,
+            "counts": self.counts(),
+            "ranges": [one.as_plain() for one in self.ranges],
+            "bounds": [str(one) for one in self.bounds],
+            "remarks": list(self.remarks),
+            "sizes": [
+                {name: _known(row[name]) for name in COLUMNS}
+                for row in self.table.to_dict("records")
+            ],
+        }
+
+    def write(self) -> None:
+        """Write comparison.csv and comparison.json into the folder.
+
+        Raises:
+            SessionError: the disk refuses.
+        """
+        if self.folder is not None:
+            files.write_atomically(self.folder / CSV_FILE, csv_text(self.table))
+            store.write_derived(self.folder, JSON_FILE, self.as_plain())
+
+    def markdown(self) -> str:
+        """A short table for a pull request."""
+        lines = [f"**B: {self.b}** against A: {self.a}{self._not_in_turns()}", ""]
+        lines += ["| collective | from | to | B is | time B / A | A ran | B ran |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for one in self.ranges:
+            cells = (
+                *(one.collective, format_size(one.min_nbytes), format_size(one.max_nbytes)),
+                *(one.verdict.value, one.ratio, ran_words(one.a_ran), ran_words(one.b_ran)),
+            )
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+        lines += ["", *self.remarks, *map(str, self.bounds)]
+        if self.simulated:
+            lines.append("SIMULATED: nothing of this was measured on hardware.")
+        return "\n".join(lines).rstrip() + "\n"
+
+    def _not_in_turns(self) -> str:
+        return "" if self.in_turns else ", not in turns"
+
+
+def ranges_of(table: pd.DataFrame) -> Iterator[SizeRange]:
+    """Neighbouring sizes of one verdict."""
+    for collective, own in table.groupby("collective", sort=False):
+        rows = own.sort_values("nbytes")
+        runs = (rows["verdict"] != rows["verdict"].shift()).cumsum()
+        for _, some in rows.groupby(runs, sort=False):
+            yield SizeRange(
+                collective=str(collective),
+                min_nbytes=int(some["nbytes"].iloc[0]),
+                max_nbytes=int(some["nbytes"].iloc[-1]),
+                verdict=Verdict(some["verdict"].iloc[0]),
+                least=float(some["ratio"].min()),
+                most=float(some["ratio"].max()),
+                a_ran=tuple(dict.fromkeys(some["a_ran"])),
+                b_ran=tuple(dict.fromkeys(some["b_ran"])),
+                n_sizes=len(some),
+            )
+
+
+def ran_words(ran: Sequence[str]) -> str:
+    """``ring/ll/1-16, ring/simple/32``: channels together, the first few."""
+    channels: dict[str, list[int]] = {}
+    for word in ran:
+        setting, _, n = word.rpartition("/")
+        is_counted = n.isdecimal() and "/" in setting
+        channels.setdefault(setting if is_counted else word or "not said", []).extend(
+            [int(n)] if is_counted else []
+        )
+    words = [
+        f"{setting}/{'-'.join(map(str, dict.fromkeys((min(own), max(own)))))}" if own else setting
+        for setting, own in channels.items()
+    ]
+    more = len(words) - _SHOWN_RUNS
+    return ", ".join(words[:_SHOWN_RUNS]) + f" and {more} more" * (more > 0)
+
+
+def bounds_of(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathBound]:
+    """Up to which size the paths of a side's entries gain.
+
+    Args:
+        side: B of the comparison.
+        table: what was found.
+        n_ranks: of the communicator.
+    """
+    for spec, parameter in side.entries:
+        if spec.threshold is None or not spec.threshold.from_above:
+            continue
+        for collective, own in table.groupby("collective", sort=False):
+            last = _gains_up_to(own)
+            where = Substitutions(max_nbytes=last or 0, n_ranks=n_ranks)
+            pairs = dict(catalog.environment_of(spec, parameter, where))
+            if last is not None:
+                pairs[spec.threshold.variable] = str(last)
+            yield PathBound(
+                name=spec.name,
+                collective=str(collective),
+                max_nbytes=last,
+                export=" ".join(f"{name}={value}" for name, value in pairs.items()),
+            )
+
+
+def _gains_up_to(own: pd.DataFrame) -> int | None:
+    """The last size at which B is faster before it is slower, wrong or fails anywhere."""
+    found = None
+    rows = own.sort_values("nbytes")
+    for nbytes, verdict in zip(rows["nbytes"], rows["verdict"], strict=True):
+        if Verdict(verdict) in judging.HARM:
+            break
+        if Verdict(verdict) is Verdict.FASTER:
+            found = int(nbytes)
+    return found
+
+
+def _known(value: Any) -> Any:  # noqa: ANN401 - of a table's cell
+    """A cell as JSON has it: a missing number is null."""
+    if isinstance(value, float):
+        return rounded(value) if math.isfinite(value) else None
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,78 @@
+"""The figure of a comparison: time of B over time of A against the size, with its interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rccltune.compare.judging import Verdict
+from rccltune.compare.results import FIGURE_FILE, ComparisonResult
+from rccltune.report import style
+from rccltune.session import files
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SIZE: Final = (6.4, 3.0)
+_LOOKS: Final = {
+    Verdict.EQUAL: ("o", style.GREY),
+    Verdict.FASTER: ("v", "#0b8f68"),
+    Verdict.SLOWER: ("^", style.ALERT),
+    Verdict.UNDECIDED: ("x", style.GREY),
+}
+
+
+def draw(done: ComparisonResult, folder: Path) -> Path | None:
+    """Draw a comparison into its folder; None where nothing was timed.
+
+    Raises:
+        SessionError: the disk refuses.
+    """
+    import io
+
+    with style.applied():
+        figure = figure_of(done)
+        if figure is None:
+            return None
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png", metadata={"Software": None})
+    path = folder / FIGURE_FILE
+    with files.replacing(path) as file:
+        file.write(stream.getvalue())
+    return path
+
+
+def figure_of(done: ComparisonResult) -> Figure | None:
+    """A panel for each collective; None where nothing was timed."""
+    timed = done.table[done.table["low"].notna()]
+    names = list(dict.fromkeys(timed["collective"]))
+    if not names:
+        return None
+    figure, panels = style.panels(
+        names,
+        f"Time of {done.b} over time of {done.a}",
+        simulated=done.simulated,
+        size=_SIZE,
+        legend=[one.value for one in _LOOKS],
+    )
+    for name, axes in panels:
+        own = timed[timed["collective"] == name].sort_values("nbytes")
+        axes.axhspan(1 - done.margin, 1 + done.margin, color=style.GREY, alpha=0.15, linewidth=0)
+        axes.fill_between(
+            *(own[column].to_numpy() for column in ("nbytes", "low", "high")),
+            color=style.LIKELY,
+            alpha=0.25,
+            linewidth=0,
+        )
+        axes.plot(own["nbytes"], own["ratio"], color=style.LIKELY)
+        for verdict, (marker, shade) in _LOOKS.items():
+            some = own[own["verdict"] == verdict.value]
+            axes.plot(
+                some["nbytes"], some["ratio"], marker, color=shade, label=verdict.value, zorder=3
+            )
+        style.sizes_axis(axes, own["nbytes"])
+        low, high = float(own["low"].min()), float(own["high"].max())
+        style.ratio_axis(axes, min(low, 1.0), max(high, 1.0), "time B / time A")
+        axes.set_title(name)
+    style.legend_below(figure)
+    return figure

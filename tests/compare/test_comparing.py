@@ -1,0 +1,157 @@
+"""Comparisons on a simulated node, through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from comparisons import SIZES, table
+from wording import lacks
+
+from rccltune import plugin
+from rccltune.cli import run
+from rccltune.session import runs
+
+RULE = "allreduce,0,32768,tree,ll,-1,-1,-1,-1,-1\n"
+Compare = Callable[..., int]
+
+
+def starts(folder: str = "c") -> list[bool]:
+    """Of each start whether our plugin was loaded."""
+    return [one.file.plugin for one in runs.read_runs(Path(folder))]
+
+
+def test_a_setting_against_the_idle_plugin_takes_one_start(
+    compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are in each communicator; the table, the files, the figure, and 9 for what is slower.
+
+    By the node file tree/ll takes 20 µs and 25 µs at 1 KiB as 15 and 20.
+    """
+    assert compare("idle", "tree/ll", *SIZES, "--markdown", "c.md") == 9
+    assert starts() == [True]
+    found = table()
+    assert found.at[16 << 10, "verdict"] == "slower"
+    assert found.at[64 << 10, "verdict"] == "faster"
+    # Four an octave beside what differs.
+    assert len(found) > 3
+    assert set(found["basis"]) == {"communicators"}
+    assert found.at[16 << 10, "b_ran"].startswith("tree/ll/")
+    out = capsys.readouterr().out
+    assert lacks(out, "slower", "faster", "6 communicators in turns", "SIMULATED") == []
+    assert Path("c/compare.png").read_bytes().startswith(b"\x89PNG")
+    plain = json.loads(Path("c/comparison.json").read_text())
+    assert (plain["exit_code"], len(plain["sizes"])) == (9, len(found))
+    assert "| all_reduce | 16 KiB |" in Path("c.md").read_text()
+
+
+def test_a_copy_of_the_library_is_equal(compare: Compare) -> None:
+    """In starts of either side that take turns: A B B A."""
+    copy = Path("librccl.so.1")
+    shutil.copy(plugin.native_folder() / "sim" / copy, copy)
+    assert compare("site", str(copy), *SIZES) == 0
+    found = table()
+    assert set(found["verdict"]) == {"equal"}
+    assert (set(found["n_a"]), set(found["basis"])) == ({6}, {"starts"})
+    made = runs.read_runs(Path("c"))
+    libraries = ["b" if one.file.library == str(copy.absolute()) else "a" for one in made]
+    assert "".join(libraries) == "ab" + "abba" * 3
+
+
+def test_what_ran_the_same_is_not_timed(compare: Compare) -> None:
+    """Above its rule the file answers nothing, and the site runs what idle does."""
+    Path("rules.csv").write_text(RULE)
+    assert compare("site", "rules.csv", *SIZES, "--starts", "6") in (0, 9)
+    found = table()
+    assert found.at[64 << 10, "basis"] == "the same setting"
+    assert found.at[64 << 10, "verdict"] == "equal"
+    assert found.at[16 << 10, "basis"] == "starts"
+
+
+def test_two_rule_files_take_turns_in_one_process(compare: Compare) -> None:
+    """Each communicator answers by one of them."""
+    Path("old.csv").write_text(RULE)
+    Path("new.csv").write_text(RULE.replace("tree,ll", "ring,simple"))
+    assert compare("old.csv", "new.csv", *SIZES) in (0, 9)
+    assert starts() == [True]
+    found = table()
+    assert found.at[64 << 10, "basis"] == "the same setting"
+    assert found.at[16 << 10, "a_ran"].startswith("tree/ll")
+    assert found.at[16 << 10, "b_ran"].startswith("ring/simple")
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        ({"kind": "crash", "how": "segv", "rank": 1}, "failed"),
+        ({"kind": "wrong", "elements": 3}, "wrong"),
+    ],
+    ids=["crash", "wrong"],
+)
+def test_b_is_harm_where_it_fails_or_is_wrong(
+    compare: Compare, fault: dict[str, object], verdict: str
+) -> None:
+    """That size is named, the others are judged."""
+    faults = [{**fault, "setting": "tree/ll", "bytes": [32768, 32768]}]
+    assert compare("idle", "tree/ll", *SIZES, faults=faults) == 9
+    found = table()
+    assert found.at[32 << 10, "verdict"] == verdict
+    assert found.at[16 << 10, "verdict"] == "slower"
+
+
+def test_nothing_is_held_against_a_that_fails(
+    compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 5, after a second try."""
+    faults = [
+        {"kind": "crash", "how": "segv", "rank": 1, "setting": "tree/ll", "bytes": [0, 1 << 30]}
+    ]
+    assert compare("tree/ll", "idle", *SIZES, faults=faults) == 5
+    assert "A (tree/ll)" in capsys.readouterr().err
+
+
+def test_the_same_command_goes_on(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is whole is not measured again; the start that was cut is; another question is refused."""
+    assert compare("site", "NCCL_NTHREADS=256", *SIZES) == 0
+    made = runs.read_runs(Path("c"))
+    last = made[-1].folder
+    # As kill -9 in the middle of the last start leaves it.
+    (last / runs.END_FILE).unlink()
+    for name in ("rank-0.csv", "rank-1.csv"):
+        kept = (last / name).read_text().splitlines(keepends=True)[:-2]
+        (last / name).write_text("".join(kept))
+    Path("c/comparison.csv").unlink()
+    assert compare("site", "NCCL_NTHREADS=256", *SIZES) == 0
+    assert len(runs.read_runs(Path("c"))) == len(made) + 1
+    assert set(table()["n_b"]) == {6}
+    capsys.readouterr()
+    assert compare("site", "NCCL_NTHREADS=512", *SIZES) == 7
+    said = capsys.readouterr().err
+    assert lacks(said, "NCCL_NTHREADS=256", "NCCL_NTHREADS=512", "in it", "now") == []
+
+
+def test_a_budget_cuts_and_says_so(compare: Compare) -> None:
+    """8: what was cut is never equal; without the budget the same command goes on."""
+    assert compare("site", "NCCL_NTHREADS=256", *SIZES, "--budget", "1s") == 8
+    assert json.loads(Path("c/comparison.json").read_text())["was_cut"]
+    assert compare("site", "NCCL_NTHREADS=256", *SIZES) == 0
+
+
+def test_an_entry_that_is_not_here_is_refused(
+    compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """4, with who has it; nothing is started."""
+    assert compare("site", "mscclpp", *SIZES) == 4
+    assert "MSCCL++" in capsys.readouterr().err
+    assert not Path("c/runs").exists()
+
+
+def test_a_session_is_no_side(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of them are; one beside anything else is not."""
+    Path("session").mkdir()
+    assert compare("session", "site") == 2
+    assert "two sessions" in capsys.readouterr().err
+    assert run(["compare", "session", "session"]) == 7
