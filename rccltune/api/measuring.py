@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
 from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
-from rccltune.measure import crosscheck, perf_sweep, rccl_tests_sweep
+from rccltune.measure import perf_sweep, rccl_tests_sweep
 from rccltune.measure.instrument import session_instrument
 from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, on_kept_node, session_request
@@ -57,9 +57,7 @@ def sweep(
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
     if request.site.runner == PERF:
         wanted = perf_sweep.prepare_measuring(on_kept_node(request, place), place, telling)
-        done = perf_sweep.measure_with_perf(wanted, reporter=telling, command=command, force=force)
-        crosscheck.after_sweep(request, wanted, reporter=telling)
-        return done
+        return perf_sweep.measure_with_perf(wanted, reporter=telling, command=command, force=force)
     request = on_kept_node(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
         prepared = rccl_tests_sweep.prepare_rccl_tests(request, place)

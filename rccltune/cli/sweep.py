@@ -74,8 +74,7 @@ def sweep(
 
     Settings are checked and timed once, then those that could win in several communicators. One
     that hangs, crashes or gives wrong results is excluded. Interrupted, the same command goes on.
-    With --runner rccl-tests each setting is one mpirun of all_reduce_perf and the like; otherwise
-    they are a cross-check at a few sizes, where they are found.
+    With --runner rccl-tests each setting is one mpirun of all_reduce_perf and the like.
 
     \b
     Example:
@@ -96,7 +95,7 @@ def sweep(
             console.result(prepared.as_plain(), sweep_perf.plan_text(prepared), is_file=True)
             console.say("Next: the same command without --plan.")
         else:
-            sweep_perf.run(console, request, prepared, force=force)
+            sweep_perf.run(console, prepared, force=force)
 
 
 def check_hardware(request: Request, *, apply_mode: bool) -> None:

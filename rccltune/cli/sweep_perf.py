@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from rccltune.cli.console import Console, columns, table
+from rccltune.cli.console import Console, columns
 from rccltune.cli.options import then_choose
 from rccltune.cli.progress import ConsoleReporter, bar_line, minutes, terminal_of
 from rccltune.model.errors import LaunchError
@@ -20,7 +20,6 @@ from rccltune.model.vocabulary import JoinedLines, join_lines
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rccltune.measure.crosscheck import CrosscheckResult
     from rccltune.measure.ongoing_sweep import SweepProgress
     from rccltune.measure.perf_sweep import PreparedPerfSweep
     from rccltune.measure.rccl_tests_sweep import PreparedRcclTests
@@ -92,25 +91,22 @@ def talk_before(console: Console, prepared: Prepared) -> None:
     )
 
 
-def run(console: Console, request: Request, prepared: Prepared, *, force: bool) -> None:
+def run(console: Console, prepared: Prepared, *, force: bool) -> None:
     """Measure, and say what came of it."""
-    from rccltune.measure import crosscheck, perf_sweep, rccl_tests_sweep
+    from rccltune.measure import perf_sweep, rccl_tests_sweep
 
     talk_before(console, prepared)
     command = shlex.join(["rccltune", *sys.argv[1:]])
-    found: CrosscheckResult | None = None
     with shown_progress(console, as_events=True) as reporter:
         if isinstance(prepared, perf_sweep.PreparedPerfSweep):
             done = perf_sweep.measure_with_perf(
                 prepared, reporter=reporter, command=command, force=force
             )
-            found = crosscheck.after_sweep(request, prepared, reporter=reporter)
         else:
             done = rccl_tests_sweep.measure_with_rccl_tests(
                 prepared, reporter=reporter, command=command, force=force
             )
-    plain = done.as_plain() | ({"crosscheck": found.as_plain()} if found else {})
-    console.event("done", plain, _text(done, found, console.verbosity))
+    console.event("done", done.as_plain(), _text(done, console.verbosity))
     stop_if_aside(done, "Go on without them: rccltune fit.")
 
 
@@ -134,32 +130,18 @@ def _starts(n: int) -> str:
     return f"{n} start{'s' * (n != 1)}"
 
 
-def _text(done: SweepResult, found: CrosscheckResult | None, verbosity: int) -> JoinedLines:
+def _text(done: SweepResult, verbosity: int) -> JoinedLines:
     took = f"{_starts(done.n_starts)} in {done.seconds:.1f} s"
     lines = [f"{done.n_samples} times of {done.library} from {took}, in {done.session.path}"]
     if done.tuner not in (None, "none"):
         lines.append(f"tuner that the library uses by itself here: {done.tuner}")
     lines += [f"not offered: {said}" for said in done.not_offered]
     lines += done.remarks
-    lines += _beside(found) if found else []
     if done.is_over:
         lines.append("the budget is spent; the same command with a larger --budget goes on")
     if verbosity >= 0:
         lines.append(then_choose(done.session.path))
     return join_lines(lines)
-
-
-def _beside(found: CrosscheckResult) -> list[str]:
-    """Where the two programs agree, and where not."""
-    lines: list[str] = []
-    if not found.table.empty:
-        names = ("collective", "clock", "sizes", "within 10 %", "middle", "furthest apart")
-        lines += ["", table(names, found.rows(), ())]
-    lines += [f"{found.sentence()} (crosscheck.csv, {found.seconds:.0f} s)"]
-    lines += [f"cross-check failed: {said}" for said in found.failed]
-    if not found.is_whole:
-        lines.append("the cross-check ended before its last launch")
-    return lines
 
 
 class _SweepReporter(ConsoleReporter):

@@ -16,9 +16,11 @@ from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side, check_entries
 from rccltune.launch import signals
 from rccltune.launch.variables import CHANNELS, CLEARED, launch_environment
+from rccltune.measure import library
 from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import Instrument, check_collectives, find_instrument
 from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.passes import SweepScope
 from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.perf_sweep import call_words
 from rccltune.measure.request import Request
@@ -28,10 +30,8 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Collective, Placement, join_lines
-from rccltune.measure import library
-from rccltune.session import plan
-from rccltune.measure.passes import SweepScope
-from rccltune.session import files, store
+from rccltune.releases import release_of
+from rccltune.session import files, plan, store
 from rccltune.session.folders import another
 from rccltune.simulate import compiled
 from rccltune.variants.availability import VariantSite
@@ -119,6 +119,7 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
             f"nothing of what was asked for can be called by {n_ranks} ranks",
             hint="ask for larger sizes (--max-bytes).",
         )
+    release = release_of(first.ground.library.version)
     needs_graphs = any(one.side.needs_graphs for one in sides) and request.timing == "auto"
     scope = SweepScope(
         sizes=sizes,
@@ -127,6 +128,7 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
         op=op,
         timing=plan.GRAPH if needs_graphs else request.timing,
         checked_up_to=first.checked_up_to,
+        idle_source=release.idle_source if release is not None else "",
     )
     question = _question(sides[0], sides[1], scope)
     _same_question(asked.folder, question)

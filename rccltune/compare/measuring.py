@@ -26,20 +26,20 @@ import numpy as np
 from rccltune.compare import judging
 from rccltune.compare.judging import A, B
 from rccltune.compare.sides import Side
+from rccltune.measure import failures, passes, rank_program
 from rccltune.measure.instrument import Instrument
+from rccltune.measure.ongoing_sweep import SweepProgress, refuse_hidden_choices
+from rccltune.measure.passes import SweepScope
+from rccltune.measure.rank_program import WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.measure import failures, passes, rank_program
 from rccltune.session import plan, rows, runs
-from rccltune.measure.passes import SweepScope
 from rccltune.session.plan import GRAPH, CollectiveCall, Label, Step
-from rccltune.measure.rank_program import WaitingRanks
-from rccltune.session.runs import EndFile, PerfRun
 from rccltune.session.run_samples import MOST_KILLED
-from rccltune.measure.ongoing_sweep import SweepProgress, refuse_hidden_choices
+from rccltune.session.runs import EndFile, PerfRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -240,8 +240,9 @@ class OngoingComparison:
     def same(self) -> dict[Cell, str]:
         """Sizes at which both ran the same kernels, and how that is known.
 
-        The same algorithm, protocol and channels in the same library and environment. A log that
-        names no channels does where nobody asked for any: the library then takes its own.
+        The same algorithm, protocol and channels in the same library and environment. Where a
+        release's log names no channels and nobody asked for any, its source may say that they are
+        the same (:class:`rccltune.releases.Release`), or both answered one setting.
         """
         a, b = self.sides
         if a.shares != b.shares:
@@ -262,8 +263,10 @@ class OngoingComparison:
                 continue
             if ran.channels is not None:
                 found[cell] = "the same setting"
-            elif all(one is None or one.channels is None for one in (answer, other_answer)):
-                found[cell] = "the same setting (channels derived)"
+            elif not any(one and one.channels for one in (answer, other_answer)) and (
+                self.scope.idle_source or answer == other_answer is not None
+            ):
+                found[cell] = "the same setting, channels derived"
         return found
 
     # --- turns -----------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from rccltune.compare.results import COLUMNS, ComparisonResult
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE
-from rccltune.session.run_samples import IDLE, by_clock, without_rough
 from rccltune.session import store
+from rccltune.session.run_samples import IDLE, by_clock, without_rough
 from rccltune.session.samples import load_frame
 
 if TYPE_CHECKING:

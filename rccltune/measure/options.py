@@ -262,11 +262,6 @@ class SweepOptions(BaseModel):
         "Running",
         metavar="|".join(TIMINGS),
     )
-    crosscheck: bool | None = _option(
-        None,
-        "Measure a few sizes with rccl-tests too. [default: where they are; not simulated]",
-        "Running",
-    )
     budget: _Seconds | None = _option(
         None,
         "Time to measure, 5m or 1h. [default: as needed]",

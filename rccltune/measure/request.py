@@ -28,7 +28,7 @@ ORDERS: Final = frozenset(
     )
 )
 # What rccltune-perf alone understands.
-OF_PERF: Final = ("crosscheck", "communicators")
+OF_PERF: Final = ("communicators",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,6 @@ class Request:
         named_sizes: the user said which sizes, or up to which.
         communicators: in which the rank program measures what could win.
         timing: by which clock it does.
-        crosscheck: with rccl-tests; None where they are found and no node is simulated.
     """
 
     sweep: Sweep
@@ -53,7 +52,6 @@ class Request:
     named_sizes: bool = False
     communicators: int = defaults.COMMUNICATORS
     timing: str = defaults.TIMING
-    crosscheck: bool | None = None
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +102,6 @@ def _merged(said: Mapping[str, Any], runner: str) -> Request:
         named_sizes=named_sizes,
         communicators=asked.communicators,
         timing=asked.timing,
-        crosscheck=asked.crosscheck,
     )
 
 

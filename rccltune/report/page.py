@@ -432,7 +432,6 @@ def _files_of(shown: SessionContents) -> Iterator[tuple[str, str]]:
         ("samples.csv", "a row for each timing"),
         ("fit.json", "points, curves, crossovers"),
         ("choice.json", "what was chosen, with every number of it"),
-        ("crosscheck.csv", "rccl-tests beside these times"),
         ("confirm.csv", "rccl-tests with and without the rules"),
     )
     for one in shown.files:

@@ -446,8 +446,6 @@ def _json(plain: object) -> str:
     return json_text(plain, indent=1) + "\n"
 
 
-# What rccl-tests say beside the rank program.
-CROSSCHECK_FILE: Final = "crosscheck.csv"
 # The simulated node of a session, as its benchmarks read it.
 NODE_FILE: Final = "node.node"
 CEILING_FILE: Final = "ceiling/ceiling.json"

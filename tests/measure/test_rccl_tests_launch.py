@@ -1,4 +1,4 @@
-"""One launch of one program: its table, or how it failed; what verify and the cross-check build on."""
+"""One launch of one program: its table, or how it failed; what verify and links build on."""
 
 from __future__ import annotations
 

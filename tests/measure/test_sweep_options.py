@@ -41,7 +41,6 @@ SAID: dict[str, Any] = {
     "placement": "in",
     "communicators": 6,
     "timing": "loop",
-    "crosscheck": True,
     "budget": "3600s",
     "timeout": "0.5s",
     "env": {"NCCL_NET": "Socket", "A": ""},
@@ -51,7 +50,7 @@ SAID: dict[str, Any] = {
 # command and not to what is measured.
 RESOLVED = {"preset", "workload", "budget", "timeout"}
 # What the rank program alone understands, whose sessions tests/measure looks at.
-RESOLVED |= {"runner", "communicators", "timing", "crosscheck"}
+RESOLVED |= {"runner", "communicators", "timing"}
 
 
 def in_file(name: str) -> str:
