@@ -328,8 +328,8 @@ def _fact(word: str, rest: str, said: dict[str, Any]) -> None:
     """What a rank says once."""
     if word in ("version", "simulated"):
         said[word] = rest
-    elif word == "free" and rest.split(" ")[0].isdigit():
-        said["free_nbytes"] = int(rest.split(" ")[0])
+    elif word == "free" and (free := rest.partition(" ")[0]).isdigit():
+        said["free_nbytes"] = int(free)
     elif word == "numa" and rest.startswith("unbound"):
         said["unbound"] = rest.partition(": ")[2]
     elif word == "log" and rest.startswith("stays on"):
