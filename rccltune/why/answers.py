@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -305,11 +306,18 @@ class SizeAnswers:
             return self._hole(key)
         ran = [one for one in seen.ran if one is not None]
         if rules is None or not ran:
-            return by_summary(key[0], ran, self._job) or self._untold(ran)
+            return (self._is_one_way(key[0]) and by_sums(key[0], self._job, ran)) or self._untold(
+                ran
+            )
         asked = rules[0].setting
         if any(_differs(asked, one) for one in ran):
             return self._other_ran(key, seen, rules[0], ran[0])
         return self._same_ran(key, rules[0], ran[0])
+
+    def _is_one_way(self, where: CommunicatorScale) -> bool:
+        """Whether summaries say the same of all calls of a scale."""
+        sums = self._job.totals.get(where, Counter[str]())
+        return 0 < sums["calls"] in (sums["hits"], sums["misses"], sums["shut"])
 
     def _is_hit(self, where: CommunicatorScale, rule: Rule) -> bool:
         """Whether summaries count hits of a rule."""
@@ -317,8 +325,7 @@ class SizeAnswers:
 
     def _is_shut(self, where: CommunicatorScale) -> bool:
         """Whether summaries count calls whose rules could not be chosen."""
-        sums = self._job.totals.get(where)
-        return sums is not None and sums["shut"] > 0
+        return self._job.totals.get(where, Counter[str]())["shut"] > 0
 
     def _same_ran(self, key: Key, rule: Rule, ran: Setting) -> Reason:
         if self._is_hit(key[0], rule) and not self._is_shut(key[0]):
@@ -391,25 +398,34 @@ class SizeAnswers:
         return self._known.rules(key[1], key[2], key[0])
 
 
-def by_summary(where: CommunicatorScale, ran: Sequence[Setting], job: JobLogs) -> Reason | None:
-    """The answer where all calls of a scale went one way; None where they did not."""
+def by_sums(where: CommunicatorScale, job: JobLogs, ran: Sequence[Setting] = ()) -> Reason | None:
+    """What the plugin's sums say of a scale; None without them."""
     sums = job.totals.get(where)
-    if sums is None or not sums["calls"]:
+    if sums is None:
         return None
-    more = f"; {', '.join(map(str, ran))} ran" if ran else ""
-    told = remedies.tell_rules(job.rule_file)
-    if sums["hits"] == sums["calls"]:
-        return Reason(AnswerKind.HIT, f"a rule answered every call of this scale{more}")
-    if sums["misses"] == sums["calls"]:
-        text = f"none of the {sums['calls']} calls of this scale met a rule{more}"
-        return Reason(AnswerKind.HOLE, text, told)
-    if sums["shut"] == sums["calls"]:
+    calls, hits, misses, shut = (sums[name] for name in ("calls", "hits", "misses", "shut"))
+    if not calls:
         return Reason(
-            AnswerKind.NOT_SELECTABLE,
-            f"rules matched every call of this scale, and the library offers none of them{more}",
-            told,
+            AnswerKind.BYPASSED,
+            "the plugin was not asked once: every call went a path before the tuner, or there was "
+            "none of the five collectives",
+            remedies.TELL_LIBRARY,
         )
-    return None
+    kind, text = AnswerKind.HIT, f"rules answered {hits} of {calls} calls of this scale"
+    if misses and shut:
+        kind = AnswerKind.UNKNOWN
+        text = f"{misses} of {calls} calls met no rule, {shut} one that cannot be chosen; "
+        text += "the summary does not say which sizes"
+    elif misses:
+        kind, text = AnswerKind.HOLE, f"{misses} of {calls} calls: the file has no rule for them"
+    elif shut:
+        kind = AnswerKind.NOT_SELECTABLE
+        text = f"{shut} of {calls} calls: a rule matched, and the library does not offer what it "
+        text += "asks for"
+    more = f"; {', '.join(map(str, ran))} ran" if ran else ""
+    whole = calls in (misses, shut)
+    told = remedies.tell_rules(job.rule_file) if whole else remedies.TELL_PLUGIN
+    return Reason(kind, f"{text}{more}", None if kind is AnswerKind.HIT else told)
 
 
 def _is_offered(rule: Rule, seen: SizeRecord) -> bool:

@@ -207,7 +207,8 @@ class LineReader:
             # Numbers are printed with a full stop behind them.
             words["value"] = words["value"].removesuffix(".")
         elif known.tells in ("rules", "without rules"):
-            named = self._named(words["comm"])
+            # A job makes thousands of communicators of one scale, each with a name of its own.
+            named = self._named(words.pop("comm"))
             if named in self._scales or len(self._scales) < _MAX_MEMBERS:
                 self._scales.setdefault(named, set()).add(_where(words))
         elif known.tells == "scale":

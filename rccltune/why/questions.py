@@ -163,11 +163,9 @@ def _ranks(job: JobLogs) -> JobQuestion:
     hanging, differing = calls_that_hang(job), list(differences(job))
     if not differing and not hanging:
         answer = "no difference between ranks is seen"
-        if not is_known(job) and (job.tuning or job.recorded):
-            answer = (
-                "not known: only one rank's choices are here; every rank's are told by "
-                f"{remedies.LOG}"
-            )
+        if not is_known(job):
+            whose = "only one rank's choices are" if job.tuning or job.recorded else "no choice is"
+            answer = f"not known: {whose} here; every rank's are told by {remedies.LOG}"
         return JobQuestion(title="ranks", answer=answer)
     shown = [line for _, _, lines in hanging for line in lines]
     shown += [line for _, lines in differing for line in lines]

@@ -9,7 +9,7 @@ from typing import Final
 
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
-from rccltune.why.answers import SizeAnswers
+from rccltune.why.answers import SizeAnswers, by_sums
 from rccltune.why.differences import calls_that_hang
 from rccltune.why.evidence import JobLogs
 from rccltune.why.knowledge import JobKnowledge
@@ -160,13 +160,11 @@ def _by_scale(job: JobLogs, judge: SizeAnswers, known: JobKnowledge) -> Iterator
     told = {*job.starts, *job.totals, *job.hits, *job.scales} - sized
     for where in sorted(told, key=str):
         reason = judge.cause(where)
-        if reason is not None:
+        if reason is None and where in job.hits:
+            yield from _hits(job, where, known)
+        elif (reason := reason or by_sums(where, job)) is not None:
             if where.n_ranks != 1:
                 yield _answer(where, None, (), reason)
-        elif where in job.hits:
-            yield from _hits(job, where, known)
-        elif where in job.totals:
-            yield _answer(where, None, (), _sum(job, where))
         elif not sized and where.n_ranks != 1:
             text = "which sizes were called is not told, nor what was answered"
             remedy = remedies.TELL_LIBRARY if job.table is not None else remedies.TELL_PLUGIN
@@ -190,29 +188,6 @@ def _hits(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterat
         else:
             key: Key = (where, rule.collective, rule.min_nbytes)
             yield _answer(where, key, (rule.min_nbytes, rule.max_nbytes), reason)
-    sums = job.totals.get(where)
-    if sums is not None and sums["hits"] < sums["calls"]:
-        yield _answer(where, None, (), _sum(job, where))
-
-
-def _sum(job: JobLogs, where: CommunicatorScale) -> Reason:
-    """Calls by the summary alone."""
-    sums = job.totals[where]
-    calls, misses, shut = sums["calls"], sums["misses"], sums["shut"]
-    if not calls:
-        return Reason(
-            AnswerKind.BYPASSED,
-            "the plugin was not asked once: every call went a path before the tuner, or there was "
-            "none of the five collectives",
-            remedies.TELL_LIBRARY,
-        )
-    kind, text = AnswerKind.HOLE, f"{misses} of {calls} calls: the file has no rule for them"
-    if bool(shut) == bool(misses):
-        kind = AnswerKind.UNKNOWN
-        text = f"{misses} of {calls} calls met no rule, {shut} one that cannot be chosen; "
-        text += "the summary does not say which sizes"
-    elif shut:
-        kind = AnswerKind.NOT_SELECTABLE
-        text = f"{shut} of {calls} calls: a rule matched, and the library does not offer what it "
-        text += "asks for"
-    return Reason(kind, text, remedies.TELL_PLUGIN)
+    rest = by_sums(where, job)
+    if rest is not None and rest.kind is not AnswerKind.HIT:
+        yield _answer(where, None, (), rest)
