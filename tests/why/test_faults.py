@@ -226,10 +226,11 @@ def test_decisions_of_ranks_are_compared(
 
 def test_what_only_rank_0_tells_is_not_known_of_others(tmp_path: Path) -> None:
     """Stock libraries write rank 0's choices alone; the plugin's variable makes every rank tell."""
-    found = ask_lines(tmp_path / "job.log", COMM, RAN)
-    (ranks,) = [one for one in found.questions if one.title == "ranks"]
-    assert ranks.answer.startswith("not known: ")
-    assert "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p" in ranks.answer
+    for lines, known in (((COMM, RAN), "only one rank's choices are"), ((COMM,), "no choice is")):
+        found = ask_lines(tmp_path / "job.log", *lines, f"{HEAD}NCCL version 2.28.9+cuda13.0")
+        (ranks,) = [one for one in found.questions if one.title == "ranks"]
+        assert ranks.answer.startswith(f"not known: {known} here")
+        assert "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p" in ranks.answer
 
 
 def test_a_line_of_several_messages_is_cut(tmp_path: Path) -> None:
