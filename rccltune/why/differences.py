@@ -70,8 +70,8 @@ def differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
             yield f"{name} differs: {', '.join(known)}", list(filter(None, lines))
     using = sorted(job.names("using"))
     if len(using) > 1:
-        lines = [job.line("using", name=name) for name in using]
-        yield f"ranks load different tuners: {', '.join(using)}", list(filter(None, lines))
+        text = f"ranks load different tuners: {', '.join(using)}"
+        yield text, [one.line for one in job.told("using")]
     if len(job.versions) > 1:
         text = f"ranks load different libraries: {', '.join(sorted(job.versions))}"
         yield text, [one.line for one in job.told("version")]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rccltune.logs.library import collective_named, setting_named
-from rccltune.logs.messages import plugin_reasons
+from rccltune.logs.messages import plugin_reasons, reason_in
 from rccltune.model.settings import why_never
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.why import remedies
@@ -71,13 +71,6 @@ def _about_rules(job: JobLogs) -> Iterator[JobRemark]:
             text=f"the rules were measured with {measured}, and the job runs {runs}",
             remedy=plugin_reasons()["R16"].remedy,
         )
-    if not bound - {("", "")}:
-        for one in job.told("warned"):
-            code, _, text = one.words["text"].partition(": ")
-            reason = plugin_reasons().get(code[:3])
-            yield JobRemark(
-                text=f"the plugin warns: {text}", remedy=reason.remedy if reason else None
-            )
     unchecked = {name for one in job.told("rules") for name in one.words["unchecked"].split(",")}
     if unchecked - {""}:
         names = " and ".join(sorted(unchecked - {""}))
@@ -155,11 +148,9 @@ def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
                 "is said of the latter",
                 remedy=remedies.SAME_FILE,
             )
-    for one in job.told("unwritten"):
-        reason = plugin_reasons().get(one.words["text"][:3])
-        yield JobRemark(
-            text=f"the plugin says: {one.words['text']}", remedy=reason.remedy if reason else None
-        )
+    for text in (one.words["text"] for how in ("warned", "unwritten") for one in job.told(how)):
+        reason = reason_in(text)
+        yield JobRemark(text=f"the plugin says: {text}", remedy=reason.remedy if reason else None)
     if job.dropped:
         yield JobRemark(text=f"{job.dropped} lines on further calls did not fit and are left out")
 

@@ -233,6 +233,67 @@ def test_what_only_rank_0_tells_is_not_known_of_others(tmp_path: Path) -> None:
         assert "RCCLTUNE_LOG=decisions:/path/plugin.%h.%p" in ranks.answer
 
 
+SUMMED = "rccltune: comm=00000000000000ab summary calls=9 hits={} misses={} not-selectable={} fallbacks=0"
+
+
+@pytest.mark.parametrize(
+    ("sums", "kind"),
+    [
+        ((9, 0, 0), AnswerKind.HIT),
+        ((4, 5, 0), AnswerKind.HOLE),
+        ((0, 9, 0), AnswerKind.HOLE),
+        ((4, 0, 5), AnswerKind.NOT_SELECTABLE),
+        # Of which sizes the one or the other is true the plugin's sums do not say.
+        ((4, 2, 3), AnswerKind.UNKNOWN),
+    ],
+)
+def test_sums_alone(tmp_path: Path, sums: tuple[int, int, int], kind: AnswerKind) -> None:
+    """RCCLTUNE_LOG=summary without the rule file: calls by how they were answered."""
+    (answer,) = ask_lines(tmp_path / "job.log", START + "0" * 64, SUMMED.format(*sums)).answers
+    assert (answer.kind, answer.min_nbytes, str(answer.where)) == (kind, None, "8 ranks on 1 node")
+    assert all(str(n) in answer.text for n in sums[1:] if n and kind is not AnswerKind.HIT)
+    assert (answer.remedy is None) == (kind is AnswerKind.HIT)
+
+
+def test_no_question_at_all_is_a_path_before_the_tuner(tmp_path: Path) -> None:
+    """A summary of no calls."""
+    none = SUMMED.format(0, 0, 0).replace("calls=9", "calls=0")
+    (answer,) = ask_lines(tmp_path / "job.log", START + "0" * 64, none).answers
+    assert answer.kind is AnswerKind.BYPASSED
+
+
+def test_a_rule_that_leaves_a_size_to_the_library(tmp_path: Path) -> None:
+    """As native_plugin/src/watch.c writes -1 for algorithm and protocol."""
+    said = DECISION.format("-1/-1", 7, "R24 left-to-library")
+    (answer,) = ask_lines(tmp_path / "job.log", START + "0" * 64, said).answers
+    assert answer.kind is AnswerKind.HOLE
+    assert "rule of line 7 leaves this size" in answer.text
+
+
+def test_symmetric_kernels_are_named(tmp_path: Path) -> None:
+    """NCCL 2.27 on says so itself (src/include/symmetric_sched.h): a rank's share, of eight."""
+    line = f"{HEAD}AllGather [Symmetric]: 512 Bytes -> Kernel AllGather_LL nchannels 4 nthreads 512"
+    (answer,) = ask_lines(tmp_path / "job.log", COMM, line).answers
+    assert (answer.kind, answer.min_nbytes) == (AnswerKind.BYPASSED, 4096)
+    assert "symmetric kernels" in answer.text
+    assert "symmetric windows" in str(answer.remedy)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("TUNER/Plugin: Using rccltune (v5)", "TUNER/Plugin: Using Example (v5)"), "tuners"),
+        (("NCCL version 2.28.9+cuda13.0", "NCCL version 2.27.7+cuda12.9"), "libraries"),
+    ],
+)
+def test_what_ranks_load_differently(tmp_path: Path, lines: tuple[str, str], said: str) -> None:
+    """Both lines show it."""
+    found = ask_lines(tmp_path / "job.log", COMM, *(HEAD + line for line in lines), RAN)
+    (ranks,) = [one for one in found.questions if one.title == "ranks"]
+    assert ranks.answer.startswith(f"ranks load different {said}: ")
+    assert [one.split(": ")[0][-2:] for one in (ranks.shown or "").splitlines()] == [":2", ":3"]
+
+
 def test_a_line_of_several_messages_is_cut(tmp_path: Path) -> None:
     """Only the last one is whole, and they are counted."""
     torn = f"{HEAD}NCCL_ALGO set by environment to Ri{HEAD}NCCL_ALGO set by environment to Ring"
