@@ -133,6 +133,7 @@ def _must_be_rules(path: Path) -> None:
         InputFileError: as a table of measurements.
     """
     from rccltune.logs.file_kinds import FileKind, kind_without_rules, verb_for
+    from rccltune.logs.files import kind_of_head
 
     if path.suffix == ".json" and (path.parent / "session.json").is_file() and path.is_file():
         raise InputFileError(
@@ -141,7 +142,11 @@ def _must_be_rules(path: Path) -> None:
             hint=f"name one of {path.parent}/rccl_tuner*.csv; rccltune report shows the rest.",
         )
     with suppress(OSError):
-        form = kind_without_rules(path.read_bytes().decode("utf-8", "replace"))
+        content = path.read_bytes()
+        form = kind_without_rules(content.decode("utf-8", "replace"))
+        if form is FileKind.TEXT and (inside := kind_of_head(content)) is not FileKind.RULES:
+            # A launcher's names of ranks stand before each line.
+            form = inside
         if form is not None:
             lines = "give a file of lines colltype,minbytes,maxbytes,algorithm,…"
             hints = {

@@ -42,13 +42,28 @@ def test_a_local_group_is_named_with_what_is_accepted(
     assert "write -1" in told
 
 
-# NCCLX's JSON and CSV (meta/tuner/README.md), Google's text protobuf, a benchmark of MPI's.
+# As test/mscclpp-test/common.cc prints it.
+MSCCLPP = """\
+#                                    in-place                       out-of-place
+#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144    22.39   46.83   81.95      0
+
+# Out of bounds values : 0 OK
+"""
+# NCCLX's JSON and CSV (meta/tuner/README.md), Google's text protobuf, other benchmarks (those of
+# tests/logs/test_forms.py), one of them as mpirun --tag-output leaves it.
 FOREIGN = [
     ("allgather,[8388608,16777216],ring,ll128,-1,*,*\n", "Meta's NCCLX tuner"),
     ("# ours\nallreduce,1048576,ring,ll128,-1,2,8\n", "Meta's NCCLX tuner"),
     ("collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks\n", "NCCLX"),
     ("tuning_rules {\n  collective: ALL_REDUCE\n}\n", "Google's tuner plugin"),
     ("# OSU MPI Allreduce Latency Test v7.3\n# Size  Avg Latency(us)\n4  2.1\n", "OSU"),
+    ("---- Performance of all_reduce on 8 devices ---\nSize (Bytes)  Description\n", "DeepSpeed"),
+    ("\tCOMMS-RES-all_reduce-float32\t   size (B)\t num-elements\t Latency(us):p50\n", "PARAM"),
+    ("TransferBench v1.62.00\n===========\n[Common]\n", "TransferBench"),
+    (MSCCLPP, "mscclpp-test"),
+    ("".join(f"[1,0]<stdout>:{line}\n" for line in MSCCLPP.splitlines()), "mscclpp-test"),
 ]
 
 
