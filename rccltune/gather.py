@@ -66,7 +66,7 @@ _VARIABLES = ("environment", "added", "needs", "lost_needs")
 _PATHS = ("path", "library", "runtime")
 # Remarks of a rank's file by their first word.
 REMARKS = _named(
-    "rccltune-perf simulated library version runtime plugin host rank device free numa failed "
+    "rccltune-perf simulated library version runtime plugin host rank device fact free numa failed "
     "variable done"
 )
 COLUMNS = _named(

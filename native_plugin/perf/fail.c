@@ -14,8 +14,11 @@ void fail(enum exit_code code, const char *format, ...)
     char words[1536];
     va_list arguments;
     pthread_mutex_lock(&once); /* the first word counts; it is never given back */
+    int of_host = 0;
+    if (*context.host != '\0')
+        of_host = snprintf(words, sizeof words, "%s: ", context.host);
     va_start(arguments, format);
-    vsnprintf(words, sizeof words, format, arguments);
+    vsnprintf(words + of_host, sizeof words - (size_t)of_host, format, arguments);
     va_end(arguments);
     char who[32] = "", where[48] = "", line[1792];
     if (context.rank >= 0)

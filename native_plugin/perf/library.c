@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "host.h"
 #include "rows.h"
 
 struct nccl nccl;
@@ -93,6 +94,14 @@ static void find_library(void *handle, const char *file)
         *(void **)(&nccl.all_to_all) = dlsym(handle, "ncclAlltoAll");
 }
 
+/* 22809 is 2.28.9; before 2.9 it was 2804. */
+static const char *version_words(int version, char words[32])
+{
+    int major = version < 10000 ? 1000 : 10000;
+    snprintf(words, 32, "%d.%d.%d", version / major, version % major / 100, version % 100);
+    return words;
+}
+
 void library_open(const char *library, const char *runtime_file)
 {
     char hip[PATH_MAX], cuda[PATH_MAX];
@@ -116,6 +125,7 @@ void library_open(const char *library, const char *runtime_file)
         under = open_first(cuda_names, library); /* RCCL is linked to HIP, NCCL brings no runtime */
     mapped(runtime.is_hip ? "libamdhip64.so" : "libcudart.so", runtime.is_hip ? hip : cuda);
     find_runtime(under, runtime.is_hip ? "hip" : "cuda", runtime.is_hip ? hip : cuda);
+    char words[32];
     int version = 0;
     check_nccl(nccl.get_version(&version), "ncclGetVersion");
     if (runtime.clock != NULL)
@@ -123,6 +133,7 @@ void library_open(const char *library, const char *runtime_file)
                     runtime.words != NULL ? runtime.words() : "times, by the runtime");
     rows_remark("library %s", library);
     rows_remark("version %d", version);
+    tell_file("library", version_words(version, words), library);
     rows_remark("runtime %s (%s)", runtime.is_hip ? hip : cuda, runtime.is_hip ? "hip" : "cuda");
 }
 
@@ -134,22 +145,66 @@ void plugin_open(const char *file)
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
         fail(EXIT_LIBRARY, "the plugin does not load: %s", dlerror());
+    tell_file("plugin", "", file);
     *(void **)(&plugin.answer) = need(handle, file, "rccltune_answer_v1");
     *(void **)(&plugin.asked) = need(handle, file, "rccltune_asked_v1");
     *(void **)(&plugin.questions) = need(handle, file, "rccltune_questions_v1");
     *(void **)(&plugin.cost_ns) = need(handle, file, "rccltune_cost_v1");
 }
 
+/* A number that a function of this name gives; negative where there is none or it fails. */
+static int asked(const char *name)
+{
+    int (*get)(int *) = NULL, value = -1;
+    *(void **)(&get) = dlsym(RTLD_DEFAULT, name);
+    return get != NULL && get(&value) == 0 ? value : -1;
+}
+
+void device_facts(int device, struct device_facts *facts)
+{
+    /* hipDeviceProp_tR0600; CUDA's begins with the name, too. */
+    enum { PROPERTIES_BYTES = 4096, AT_COMPUTE_UNITS = 388, AT_ARCH_NAME = 1160 };
+    enum { CUDA_COMPUTE_UNITS = 16, CUDA_MAJOR = 75, CUDA_MINOR = 76 };
+    static const char *const of_cuda[] = {"cudaGetDeviceProperties_v2", "cudaGetDeviceProperties"};
+    static char properties[PROPERTIES_BYTES];
+    int (*get)(char *, int) = NULL, (*attribute)(int *, int, int) = NULL;
+    int n_cus = 0, major = 0, minor = 0;
+    const char *maker = runtime.is_hip ? "hip" : "cuda";
+    char name[64];
+    *facts = (struct device_facts){.n_cus = ""};
+    *(void **)(&get) =
+        dlsym(RTLD_DEFAULT, runtime.is_hip ? "hipGetDevicePropertiesR0600" : *of_cuda);
+    if (get == NULL && !runtime.is_hip)
+        *(void **)(&get) = dlsym(RTLD_DEFAULT, of_cuda[1]);
+    if (get != NULL && get(properties, device) == 0) {
+        snprintf(facts->name, sizeof facts->name, "%.95s", properties);
+        if (runtime.is_hip) {
+            snprintf(facts->arch, sizeof facts->arch, "%.63s", properties + AT_ARCH_NAME);
+            memcpy(&n_cus, properties + AT_COMPUTE_UNITS, sizeof n_cus);
+        }
+    }
+    *(void **)(&attribute) = runtime.is_hip ? NULL : dlsym(RTLD_DEFAULT, "cudaDeviceGetAttribute");
+    if (attribute != NULL && attribute(&n_cus, CUDA_COMPUTE_UNITS, device) == 0 &&
+        attribute(&major, CUDA_MAJOR, device) == 0 && attribute(&minor, CUDA_MINOR, device) == 0)
+        snprintf(facts->arch, sizeof facts->arch, "sm_%d%d", major, minor);
+    if (n_cus > 0)
+        snprintf(facts->n_cus, sizeof facts->n_cus, "%d", n_cus);
+    snprintf(name, sizeof name, "%sRuntimeGetVersion", maker);
+    int version = asked(name);
+    snprintf(name, sizeof name, "%sDriverGetVersion", maker);
+    if (version >= 0)
+        snprintf(facts->runtime, sizeof facts->runtime, "%s %d, driver's %d", maker, version,
+                 asked(name));
+}
+
 void device_use(int device)
 {
-    enum { PROPERTIES_BYTES = 4096, AT_ARCH_NAME = 1160 }; /* hipDeviceProp_tR0600 */
-    static char properties[PROPERTIES_BYTES];
-    int (*get)(char *, int) = NULL;
+    struct device_facts facts;
     check_runtime(runtime.set_device(device), "SetDevice");
-    *(void **)(&get) = runtime.is_hip ? dlsym(RTLD_DEFAULT, "hipGetDevicePropertiesR0600") : NULL;
-    if (get == NULL || get(properties, device) != 0)
+    if (!runtime.is_hip)
         return;
-    const char *arch = properties + AT_ARCH_NAME;
+    device_facts(device, &facts);
+    const char *arch = facts.arch;
     runtime.has_fnuz = strncmp(arch, "gfx940", 6) == 0 || strncmp(arch, "gfx941", 6) == 0 ||
                        strncmp(arch, "gfx942", 6) == 0;
 }

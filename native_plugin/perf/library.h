@@ -111,6 +111,12 @@ void plugin_open(const char *file);
 /* Makes a device this thread's, and looks at what depends on it (has_fnuz). */
 void device_use(int device);
 
+/* What the runtime says of a device; "" where it says nothing. */
+struct device_facts {
+    char name[96], arch[64], n_cus[16], runtime[64];
+};
+void device_facts(int device, struct device_facts *facts);
+
 /* Ends the program in the library's or the runtime's own words where a call failed. */
 void check_nccl(int result, const char *what);
 void check_runtime(int result, const char *what);

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "collective.h"
+#include "host.h"
 #include "library.h"
 #include "measure.h"
-#include "order.h"
 #include "plan.h"
 #include "rank_device.h"
 #include "rendezvous.h"
@@ -17,8 +17,6 @@
 #include "steps.h"
 #include "tuning_log.h"
 #include "values.h"
-
-extern char **environ;
 
 struct options {
     const char *folder, *plan, *library, *runtime, *plugin, *devices;
@@ -120,8 +118,10 @@ static void find_ranks(struct options *o)
             setenv("NCCL_HOSTID", host, 1);
         }
     }
-    if (o->ranks.rank < 0)
+    if (o->ranks.rank < 0) {
         o->ranks = ranks_of_launcher();
+        (void)gethostname(context.host, sizeof context.host - 1);
+    }
     if (o->ranks.local_rank < 0)
         o->ranks.local_rank = o->ranks.rank;
     if (o->ranks.rank >= o->ranks.n_ranks)
@@ -136,20 +136,8 @@ static void set_variables(const struct options *o)
     unsetenv("NCCL_COMM_ID");
     if (o->plugin != NULL)
         setenv("NCCL_TUNER_PLUGIN", o->plugin, 1);
+    tell_variables();
     tuning_log_start(o->folder, o->ranks.rank);
-}
-
-/* As the library sees them: a file of its own may have set what the environment lacked. */
-static void tell_variables(void)
-{
-    static const char *const prefixes[] = {"NCCL_", "RCCL_", "MSCCL", "NVSHMEM_",    "TORCH_SYMM_",
-                                           "HSA_",  "HIP_",  "ROCR_", "CUDA_VISIBLE"};
-    for (char **one = environ; *one != NULL; one++) {
-        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-            if (strncmp(*one, prefixes[i], strlen(prefixes[i])) == 0)
-                rows_remark("variable %s", *one);
-        }
-    }
 }
 
 /* NCCL from 2.30 on lets ranks share a device where it is told to (2.30.7 src/init.cc:1057): enough
@@ -165,7 +153,7 @@ static void make_communicator(size_t largest)
     double us = communicator_make(room_for(largest));
     struct row row = row_of(communicator.number, "communicator");
     if (communicator.number == 0)
-        tell_variables();
+        tell_variables(); /* a file of the library's own may have set what the environment lacked */
     row.time_us = us;
     rows_write(&row);
 }
@@ -212,25 +200,6 @@ static void measure(const struct step *step)
     rows_write(&row);
 }
 
-static void order(const struct step *step)
-{
-    const char *refused = order_refused(step, communicator.n_ranks);
-    if (refused != NULL)
-        fail(EXIT_USAGE, "order: %s", refused);
-    if (!kernels_run())
-        fail(EXIT_USAGE, "order: no kernel runs here, so that nothing is added");
-    struct call call = call_begin(step);
-    struct row row = row_of(communicator.number, "order");
-    tuning_log_resume(nccl.reset_log);
-    tuning_log_skip();
-    row.n_bytes = call.n_bytes;
-    order_probe(&call, &row);
-    asked_into(&row);
-    tuning_log_read(row.ran, sizeof row.ran);
-    call_end(&call);
-    rows_write(&row);
-}
-
 /* The first step says the largest one, before the first communicator's buffers are made. */
 static size_t begin(void)
 {
@@ -259,9 +228,6 @@ static void walk(size_t largest)
         case STEP_MEASURE:
             measure(&step);
             break;
-        case STEP_ORDER:
-            order(&step);
-            break;
         default:
             call_once(&step);
         }
@@ -274,8 +240,11 @@ int main(int argc, char **argv)
     static struct options options;
     options_read(argc, argv, &options);
     find_ranks(&options);
+    if (options.plan == NULL)
+        check_folder(options.folder, getenv("RCCLTUNE_PERF_TOKEN"));
     rows_open(options.folder, options.ranks.rank);
     steps_open(options.plan, options.ranks.rank);
+    tell_host(*context.host != '\0' && options.ranks.local_rank == 0);
     set_variables(&options);
     /* Before the library is opened: where one host lacks it, all hear of it at once. */
     rendezvous_start(options.folder, options.ranks.rank, options.ranks.n_ranks,

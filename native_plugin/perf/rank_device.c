@@ -2,12 +2,14 @@
 
 #include <ctype.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "device_clock.h"
+#include "host.h"
 #include "library.h"
 #include "rendezvous.h"
 #include "rows.h"
@@ -74,6 +76,17 @@ static void add_processors(const char *list, cpu_set_t *set)
     }
 }
 
+__attribute__((format(printf, 1, 2))) static void unbound(const char *why, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, why);
+    vsnprintf(text, sizeof text, why, arguments);
+    va_end(arguments);
+    rows_remark("numa unbound: %s", text);
+    tell_fact("NUMA", "unbound");
+}
+
 static void bind_to(const char *bus)
 {
     char path[128], text[4096];
@@ -82,24 +95,27 @@ static void bind_to(const char *bus)
     snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bus);
     int node = read_line(path, text, sizeof text) ? atoi(text) : -1;
     if (node < 0) {
-        rows_remark("numa unbound: %s does not say a node", path);
+        unbound("%s does not say a node", path);
         return;
     }
     snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
     if (!read_line(path, text, sizeof text)) {
-        rows_remark("numa unbound: there is no %s", path);
+        unbound("there is no %s", path);
         return;
     }
     add_processors(text, &near);
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-        rows_remark("numa unbound: the processors of this process are not known");
+        unbound("the processors of this process are not known");
         return;
     }
     CPU_AND(&both, &near, &allowed);
-    if (CPU_COUNT(&both) == 0 || sched_setaffinity(0, sizeof both, &both) != 0)
-        rows_remark("numa unbound: none of node %d's processors may be used here", node);
-    else
+    snprintf(text, sizeof text, "%d", node);
+    if (CPU_COUNT(&both) == 0 || sched_setaffinity(0, sizeof both, &both) != 0) {
+        unbound("none of node %d's processors may be used here", node);
+    } else {
         rows_remark("numa %d", node);
+        tell_fact("NUMA", text);
+    }
 }
 
 struct place {
@@ -147,9 +163,7 @@ bool take_device(const struct ranks *ranks, const char *devices, bool binds, boo
     if (result != 0 || n == 0)
         fail(EXIT_DEVICES, "no GPU is visible here (%s)",
              result != 0 ? runtime.error_string(result) : "the runtime counts 0");
-    int device = devices != NULL ? listed(devices, ranks->local_rank)
-                 : may_share     ? ranks->local_rank % n
-                                 : ranks->local_rank;
+    int device = devices != NULL ? listed(devices, ranks->local_rank) : ranks->local_rank;
     if (n == 1 && devices == NULL)
         device = 0; /* the launcher shows each rank its own */
     if (device < 0 || device >= n)
@@ -161,11 +175,10 @@ bool take_device(const struct ranks *ranks, const char *devices, bool binds, boo
         *c = (char)tolower((unsigned char)*c);
     snprintf(mine.host, sizeof mine.host, "%s%s%.60s", host, host_id != NULL ? "/" : "",
              host_id != NULL ? host_id : "");
-    rows_remark("host %s", mine.host);
     rows_remark("rank %d of %d", ranks->rank, ranks->n_ranks);
-    rows_remark("device %d %s", device, mine.bus);
     if (binds && runtime.clock == NULL)
         bind_to(mine.bus);
+    tell_device(device, mine.bus);
     if (runtime.clock == NULL)
         device_clock_open(mine.bus);
     return is_shared(ranks, &mine, may_share);

@@ -17,7 +17,7 @@ from rccltune.compare.sides import Side, check_entries
 from rccltune.launch import signals
 from rccltune.launch.variables import CHANNELS, CLEARED, launch_environment
 from rccltune.measure import library
-from rccltune.measure.hosts import same_hosts
+from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, check_collectives, find_instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.passes import SweepScope
@@ -260,6 +260,9 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         n_starts=asked.n_starts,
         margin=asked.margin,
         reporter=reporter,
+        hosts=HostComparison(
+            named=site.hosts, session=folder, reporter=reporter, force=asked.force
+        ),
         budget_s=asked.request.budget_s,
     )
     with files.writing(folder, reporter), signals.interruptible():
@@ -270,7 +273,6 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         if site.node is not None:
             files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
         end_leftovers(folder, reporter)
-        same_hosts(site, folder, reporter=reporter, force=asked.force)
         measuring.read()
         measuring.measure()
         found = _result(prepared, measuring)

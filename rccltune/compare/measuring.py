@@ -27,6 +27,7 @@ from rccltune.compare import judging
 from rccltune.compare.judging import A, B
 from rccltune.compare.sides import Side
 from rccltune.measure import failures, passes, rank_program
+from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.ongoing_sweep import SweepProgress, refuse_hidden_choices
 from rccltune.measure.passes import SweepScope
@@ -113,6 +114,7 @@ class OngoingComparison:
     n_starts: int
     margin: float
     reporter: Reporter
+    hosts: HostComparison
     budget_s: float | None = None
     is_over: bool = False
     runs: list[PerfRun] = field(default_factory=list)
@@ -393,6 +395,7 @@ class OngoingComparison:
             site=dict(os.environ),
             with_plugin=one.side.has_plugin,
             largest=max(n for sizes in self.scope.sizes.values() for n in sizes),
+            heard=self.hosts.hear,
         )
 
     def _make(

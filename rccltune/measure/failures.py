@@ -18,6 +18,10 @@ _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
 # A rank that only says that another one is gone.
 _ECHO: Final = re.compile(r"is gone|other ranks")
 _GONE: Final = re.compile(r"rank (\d+) is gone")
+# A host has no such folder, or another one of this name (check_folder() in host.c).
+_NOT_HERE: Final = re.compile(r"the run's folder .* is not here")
+# Launchers put what they have to say between such lines.
+_RULER: Final = re.compile(r"^-{20,}$", re.MULTILINE)
 # What the program ends with where a rank was ended by a signal.
 _BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
@@ -80,24 +84,29 @@ def _words(made: PerfRun, *, stalled: bool) -> str:
 
 
 def _last(made: PerfRun) -> str:
-    """The last line that anybody wrote."""
+    """What a launcher put between rulers, else the last line that anybody wrote."""
     log = made.folder / runs.LOG_FILE
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing was said")[
-        :200
-    ]
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    parts = _RULER.split(text)
+    if len(parts) > 2:
+        return " ".join(parts[1].split())[:400]
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    return next((line[:200] for line in lines if line), "nothing was said")
 
 
 # Exit codes of the program that no setting is to blame for.
 _USAGE, _LIBRARY, _DEVICES, _MEMORY, _ROWS, _SIMULATION = 2, 3, 4, 5, 8, 64
+# Of these what says that it cannot run with this library here.
+UNFIT: Final = (_LIBRARY, _DEVICES, _MEMORY, _SIMULATION)
 
 
 def raise_if_hopeless(made: PerfRun) -> None:
     """Raise what a run ended with, where trying again or without a setting cannot help.
 
     Raises:
-        MachineError: no library, no devices, or too little device memory.
-        SessionError: no space left.
+        MachineError: no library, no devices, too little device memory, or a launcher that does
+            not start all ranks.
+        SessionError: no space left, or a host that does not see the session.
         LaunchError: the program refused its own plan.
     """
     end = made.ended
@@ -117,7 +126,18 @@ def raise_if_hopeless(made: PerfRun) -> None:
         raise SessionError(
             end.words,
             where=str(made.folder),
-            hint="free space, then run the same command again; what was measured so far is kept.",
+            hint="put the session on a file system that all hosts share with -o SESSION; /tmp is "
+            "mostly each host's own."
+            if _NOT_HERE.search(end.words)
+            else "free space, then run the same command again; what was measured so far is kept.",
+        )
+    began = [(made.folder / f"rank-{rank}.csv").exists() for rank in range(made.file.n_ranks)]
+    if made.file.n_nodes > 1 and end.failure is not Failure.KILLED and not all(began):
+        raise MachineError(
+            f"{sum(began)} of {len(began)} ranks started: {end.words or 'nothing was said'}",
+            where=where,
+            hint="every host needs the rank program at the same path, and a launcher that starts "
+            "it there; mend this until it starts 'hostname' on all of them.",
         )
     if code == _USAGE:
         raise LaunchError(f"the rank program refused its plan: {end.words}", where=where)

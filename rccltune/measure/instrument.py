@@ -224,6 +224,7 @@ def _launch_setup(site: Site, measured: LibraryUnderTest) -> LaunchSetup:
         cleared=site.cleared,
         simulated=site.node is not None,
         bind=site.node is None,
+        hosts=site.hosts,
     )
 
 

@@ -13,8 +13,8 @@ from rccltune.launch.binding import Binding
 from rccltune.launch.launchers import Launcher
 from rccltune.logs import messages
 from rccltune.machine import placement, software
-from rccltune.machine.hosts import named_hosts
 from rccltune.machine.placement import RankDevices
+from rccltune.measure.hosts import named_hosts
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.reporter import Reporter
 
@@ -164,6 +164,7 @@ def end_leftovers(folder: Path, reporter: Reporter) -> None:
     found = (
         *folder.glob(f"launches/**/{process.RUN_ID}"),
         *folder.glob(f"runs/*/{process.RUN_ID}"),
+        *folder.glob(f"hosts/runs/*/{process.RUN_ID}"),
     )
     n_left = process.end_leftovers(path.parent for path in found)
     if n_left:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.measure import failures, passes, rank_program
+from rccltune.measure.hosts import HostComparison
 from rccltune.measure.passes import RunPlan, SweepScope
 from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
@@ -62,6 +63,7 @@ class OngoingSweep:
         is_over: the budget is spent.
         largest: bytes of the largest step that ranks are to have buffers for.
         n_starts: of all ranks, by this command.
+        force: go on though several hosts are not alike.
     """
 
     ground: LaunchSetup
@@ -74,11 +76,13 @@ class OngoingSweep:
     is_over: bool = False
     largest: int = 1
     n_starts: int = 0
+    force: bool = False
     _ranks: dict[bool, tuple[WaitingRanks, ExitStack]] = field(default_factory=dict)
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
     _table: tuple[tuple[tuple[int, int], ...], pd.DataFrame] | None = None
     _failures: Counter[bool] = field(default_factory=Counter)
     _warned: set[str] = field(default_factory=set)
+    _hosts: HostComparison | None = None
 
     def table(self) -> pd.DataFrame:
         """Rows of all runs."""
@@ -252,12 +256,19 @@ class OngoingSweep:
 
     def _started(self, with_plugin: bool) -> AbstractContextManager[WaitingRanks]:
         self.n_starts += 1
+        self._hosts = self._hosts or HostComparison(
+            named=self.ground.hosts,
+            session=self.session,
+            reporter=self.reporter,
+            force=self.force,
+        )
         return rank_program.waiting_ranks(
             self.ground,
             self.session,
             site=self.site,
             with_plugin=with_plugin,
             largest=self.largest,
+            heard=self._hosts.hear,
         )
 
     def _end(self, *, with_plugin: bool) -> None:
@@ -315,9 +326,7 @@ class OngoingSweep:
     def _say_wrong(self, made: PerfRun) -> None:
         """Say loudly which settings compute wrong results."""
         table = self.table()
-        wrong = table[
-            (table["run"] == made.number) & (table["wrong"] > 0) & (table["step"] != plan.ORDER)
-        ]
+        wrong = table[(table["run"] == made.number) & (table["wrong"] > 0)]
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
 from rccltune.measure import passes, workload_sizes
-from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import (
     Instrument,
     check_collectives,
@@ -308,13 +307,12 @@ def measure_with_perf(
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
     measuring, folder, site = prepared.measuring, prepared.folder, prepared.instrument.site
-    measuring.reporter = reporter
+    measuring.reporter, measuring.force = reporter, force
     with files.writing(folder, reporter), signals.interruptible():
         begin_sweep(
             folder, site, prepared.setup, prepared.sweep, keys=prepared.keys, command=command
         )
         end_leftovers(folder, reporter)
-        same_hosts(site, folder, reporter=reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
         measuring.read()
         try:

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rccltune import plugin
 from rccltune.launch import launch_processes, process
@@ -93,6 +94,7 @@ class LaunchSetup:
         simulated: noise and times are a node file's.
         bind: whether ranks bind themselves to their GPU's NUMA node.
         stalled_s: how long no rank may finish a step.
+        hosts: of the host file, those that ranks are put on; empty without one.
         host_ids: of each rank, where one host plays several; empty otherwise.
     """
 
@@ -106,6 +108,7 @@ class LaunchSetup:
     simulated: bool = False
     bind: bool = True
     stalled_s: float = STALLED_S
+    hosts: tuple[str, ...] = ()
     host_ids: tuple[str, ...] = ()
 
     @property
@@ -206,6 +209,14 @@ def _one_by_one(words: Sequence[str], host_ids: Sequence[str]) -> str:
     return "\n".join([*lines, ""])
 
 
+# What is told of all that ranks wrote, before anything is timed; raises where that must not be.
+Heard: TypeAlias = "Callable[[Sequence[Sequence[str]], Mapping[str, str]], None]"
+
+
+def _say_nothing(lines: Sequence[Sequence[str]], added: Mapping[str, str]) -> None:
+    """Hear nothing."""
+
+
 class WaitingRanks:
     """All ranks of one start, which wait for steps.
 
@@ -216,6 +227,8 @@ class WaitingRanks:
         launch: their processes.
         token: by which they know each other, and us.
         largest: bytes of the largest step that they have buffers for.
+        heard: told of what they wrote when all have their devices, and once more when the first
+            communicator is made; with the variables that were set for them.
 
     Attributes:
         first_us: µs that the first communicator took, None before it is made.
@@ -230,12 +243,13 @@ class WaitingRanks:
         *,
         token: str,
         largest: int,
+        heard: Heard,
     ) -> None:
         """Nothing was sent yet."""
         self.largest = largest
         self.first_us: float | None = None
         self._ground, self._folder, self._file, self._launch = ground, folder, file, launch
-        self._token = token
+        self._token, self._heard = token, heard
         self._plan = (folder / runs.PLAN_FILE).open("ab", buffering=0)
         self._connection: RankConnection | None = None
         # As rows_open() of the program begins each file; all that follows comes in answers.
@@ -296,11 +310,16 @@ class WaitingRanks:
         Raises:
             SessionError: the disk refuses.
             LaunchError: a process cannot be killed (it hangs in the driver).
+            RccltuneError: as ``heard`` does.
         """
         n_made, told = 0, time.monotonic()
         try:
             lines = self._sent(plan.plan_lines(communicators), until)
-            for answer in self._connected().exchange(lines, self._limit_of):
+            connection = self._connected()
+            # The first communicator alone: who hears of it may stop before anything is timed.
+            parts = [islice(lines, 1), lines] if self.first_us is None else [lines]
+            answers = (connection.exchange(part, self._limit_of) for part in parts)
+            for answer in chain.from_iterable(answers):
                 self._keep(answer)
                 n_made += 1
                 if time.monotonic() - told >= _TOLD_EACH_S:
@@ -325,6 +344,7 @@ class WaitingRanks:
             first = self._sent([plan.first_line(self.largest)], None)
             for answer in self._connection.exchange(first, self._limit_of):
                 self._keep(answer)
+            self._tell()
         return self._connection
 
     def _sent(self, lines: Iterable[str], until: float | None) -> Iterator[str]:
@@ -345,6 +365,10 @@ class WaitingRanks:
         if self.first_us is None and answer.line.startswith(plan.COMMUNICATOR):
             row = next(line for line in answer.ranks[0] if line[:1].isdigit())
             self.first_us = float(row.split(",")[_TIME_COLUMN])
+            self._tell()
+
+    def _tell(self) -> None:
+        self._heard(self._lines, dict(self._file.added))
 
     def _limit_of(self, line: str) -> float:
         """Longest time in seconds that a line may take."""
@@ -405,6 +429,7 @@ def waiting_ranks(
     site: Mapping[str, str],
     with_plugin: bool,
     largest: int,
+    heard: Heard = _say_nothing,
 ) -> Iterator[WaitingRanks]:
     """Start all ranks; they have certainly ended behind the block.
 
@@ -414,6 +439,7 @@ def waiting_ranks(
         site: the environment of rccltune itself.
         with_plugin: whether our plugin is loaded; otherwise the site is as it is.
         largest: bytes of the largest step that they get.
+        heard: as of :class:`WaitingRanks`.
 
     Raises:
         MachineError: the program cannot be started.
@@ -451,7 +477,9 @@ def waiting_ranks(
         log=runs.LOG_FILE,
     )
     with process.running(command) as launch:
-        ranks = WaitingRanks(ground, folder, file, launch, token=token, largest=largest)
+        ranks = WaitingRanks(
+            ground, folder, file, launch, token=token, largest=largest, heard=heard
+        )
         yield ranks
         ranks.end()
 

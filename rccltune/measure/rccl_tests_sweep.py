@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
 from rccltune.machine import overrides
-from rccltune.measure import rccl_tests
-from rccltune.measure.hosts import same_hosts
-from rccltune.measure.instrument import same_machine, same_setup, setup_of
+from rccltune.measure import failures, rank_program, rccl_tests
+from rccltune.measure.hosts import HostComparison
+from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import SweepProgress
+from rccltune.measure.options import PERF
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
-from rccltune.measure.site import Site, find_site
+from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.measure.sweep_result import SweepResult, begin_sweep, finish_sweep
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
@@ -62,6 +63,8 @@ _ALGORITHMS: Final = (Algorithm.TREE, Algorithm.RING)
 # At its start the library says which tuner it uses; asked of the baseline alone, where the site
 # keeps no log of its own.
 _TELL_TUNER: Final = (("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "INIT,ENV"))
+# Folder of the rank program's run that says what hosts are, and what its communicator is for.
+_HOSTS: Final = "hosts"
 # After so many failures in a row the machine may be what does not work.
 _MOST_FAILURES: Final = 2
 # Guesses, high ones, of what a launch takes: its start, and calls at 50 µs and 10 GB/s.
@@ -76,6 +79,7 @@ class PreparedRcclTests:
     """A sweep by rccl-tests that could start now.
 
     Attributes:
+        request: what the user says about where to run.
         launches: of the whole sweep, without ids.
         left_out: settings and collectives that are not measured here, in words.
         remarks: what a user should know before it starts.
@@ -88,6 +92,7 @@ class PreparedRcclTests:
     setup: SessionSetup
     sweep: Sweep
     where: RcclTestsSetup
+    request: SiteRequest
     launches: tuple[Launch, ...]
     left_out: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -239,6 +244,7 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
         setup=setup,
         sweep=replace(sweep, collectives=tuple(dict.fromkeys(o.collectives[0] for o in launches))),
         where=RcclTestsSetup(site=site, node=None if site.node is None else folder / NODE_FILE),
+        request=request.site,
         launches=launches,
         left_out=left_out,
         remarks=(*site.remarks, *_remarks(site)),
@@ -406,7 +412,7 @@ def measure_with_rccl_tests(
             folder, site, prepared.setup, prepared.sweep, keys=prepared.keys, command=command
         )
         end_leftovers(folder, reporter)
-        same_hosts(site, folder, reporter=reporter, force=force)
+        _compare_hosts(prepared, reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
         prepared.ended[:] = store.read_launches(folder)
         try:
@@ -427,6 +433,41 @@ def measure_with_rccl_tests(
         library=site.library or (versions[0] if versions else "unknown"),
         tuner=_tuner_of_baseline(folder, prepared.ended),
     )
+
+
+def _compare_hosts(prepared: PreparedRcclTests, reporter: Reporter, *, force: bool) -> None:
+    """Let the rank program say what several hosts are, with the library of the benchmarks.
+
+    Raises:
+        MachineError: hosts differ, or ranks do not start on all of them.
+        SessionError: a host does not see the session.
+    """
+    site, asked = prepared.site, prepared.request
+    if len(site.hosts) < 2:
+        return
+    asked = replace(asked, runner=PERF, librccl=site.library_file or asked.librccl)
+    try:
+        ground = find_instrument(asked, prepared.folder, prepared.timeout_s).ground
+    except (CommandLineError, MachineError) as error:
+        reporter.say(f"The hosts are not compared: {error.message}")
+        return
+    comparison = HostComparison(
+        named=site.hosts, session=prepared.folder, reporter=reporter, force=force
+    )
+    with rank_program.waiting_ranks(
+        replace(ground, launcher=site.launcher),
+        prepared.folder / _HOSTS,
+        site=os.environ,
+        with_plugin=False,
+        largest=1,
+        heard=comparison.hear,
+    ) as ranks:
+        ranks.make({plan.Label(_HOSTS, 0): []})
+        made = ranks.end()
+    if made.ended is not None and not comparison.said:
+        if made.ended.exit_code not in failures.UNFIT:
+            failures.raise_if_hopeless(made)
+        reporter.say(f"The hosts are not compared: {made.ended.words}")
 
 
 def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:

@@ -91,6 +91,7 @@ class CommunicatorPairs:
             session=self.session,
             reporter=self.reporter,
             site=dict(os.environ),
+            force=self.waiting is not None and self.waiting.force,
         )
         made.read()
         made.largest = max((one for sizes in self.swept.values() for one in sizes), default=1)

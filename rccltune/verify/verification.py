@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.launch import signals
-from rccltune.measure.hosts import same_hosts
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
@@ -134,7 +133,6 @@ def verify_rules(
     ):
         if waiting is None:
             end_leftovers(request.folder, reporter)
-            same_hosts(site, request.folder, reporter=reporter, rules=request.rules)
         with sides.measuring.closing() if sides.measuring is not waiting else nullcontext():
             made = _settled(verifying, text, unswept, before)
         if waiting is None:

@@ -56,7 +56,7 @@ def test_an_error_has_the_lines_that_it_was_given(message: str, where: str, hint
 # --- nobody goes round it -------------------------------------------------------------------------
 
 # Programs of their own; what they print is for rccltune, or is a benchmark's table.
-PROGRAMS = ("measure/host_report.py", "machine/smi_child.py")
+PROGRAMS = ("machine/smi_child.py",)
 
 
 Sources = dict[str, list[ast.AST]]

@@ -105,10 +105,10 @@ class TwoHosts:
         done = self.run(host, ["mount", "-t", "tmpfs", "none", str(folder)])
         assert done.returncode == 0, done.stderr
 
-    def replace(self, host: str, file: Path, content: str) -> None:
+    def replace(self, host: str, file: Path, content: bytes) -> None:
         """Let a host have another file of this name."""
         other = self.folder / f"{host}-{file.name}"
-        other.write_text(content)
+        other.write_bytes(content)
         other.chmod(file.stat().st_mode)
         done = self.run(host, ["mount", "--bind", str(other), str(file.resolve())])
         assert done.returncode == 0, done.stderr

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -30,14 +31,16 @@ CALL = "call all_reduce float sum out 4096 -"
 
 
 @contextmanager
-def ranks(folder: Path, token: str = TOKEN) -> Iterator[subprocess.Popen[bytes]]:
-    """Two ranks that wait for steps."""
+def ranks(
+    folder: Path, token: str = TOKEN, start: Sequence[str] = ("--start", "2")
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Two ranks that wait for steps, or one that a launcher started."""
     node = sources.load_node(sources.node_path("node.yaml", None))
     (folder / "node").write_bytes(written(node))
     run = folder / "run"
     run.mkdir()
     measured = library.stand_in()
-    argv = [str(plugin.native_folder() / "rccltune-perf"), "--folder", str(run), "--start", "2"]
+    argv = [str(plugin.native_folder() / "rccltune-perf"), "--folder", str(run), *start]
     argv += ["--library", str(measured.file), "--bind", "none"]
     argv += ["--runtime", str(measured.runtime)] if measured.runtime else []
     variables = {
@@ -56,9 +59,11 @@ def ranks(folder: Path, token: str = TOKEN) -> Iterator[subprocess.Popen[bytes]]
         process.wait()
 
 
-def connected(folder: Path, process: subprocess.Popen[bytes]) -> RankConnection:
+def connected(folder: Path, process: subprocess.Popen[bytes], n_ranks: int = 2) -> RankConnection:
     """A connection to its rank 0."""
-    return connect(folder / "run", TOKEN, 2, limit_s=60, is_over=lambda: process.poll() is not None)
+    return connect(
+        folder / "run", TOKEN, n_ranks, limit_s=60, is_over=lambda: process.poll() is not None
+    )
 
 
 def made(connection: RankConnection, *lines: str, stalled_s: float = 60) -> list[Answer]:
@@ -85,6 +90,36 @@ def test_steps_are_answered_with_what_every_rank_wrote(ground: Ground) -> None:
         answered = [line for one in rows for line in one.ranks[rank] if line[:1].isdigit()]
         assert answered == written_rows
         assert len(answered) == 101
+
+
+def fnv(file: Path) -> str:
+    """FNV-1a of 64 bits in words of 8 bytes, as docs/measuring.md has it."""
+    content = file.read_bytes()
+    padded = content + bytes(-len(content) % 8) + struct.pack("<Q", len(content))
+    digest = 0xCBF29CE484222325
+    for (word,) in struct.iter_unpack("<Q", padded):
+        digest = ((digest ^ word) * 0x100000001B3) % (1 << 64)
+    return f"{digest:016x}"
+
+
+def test_a_rank_that_a_launcher_started_says_digests_of_files(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the library and of itself, for hosts to be compared by; its first answer has them."""
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    with (
+        ranks(ground.folder, start=()) as process,
+        closing(connected(ground.folder, process, n_ranks=1)) as connection,
+    ):
+        (first,) = made(connection, "plan 2 4096")
+    said = dict(
+        line.removeprefix("# fact ").split("=", 1)
+        for line in first.ranks[0]
+        if line.startswith("# fact ")
+    )
+    assert said["library"].split()[1] == fnv(library.stand_in().file)
+    assert said["rank program"] == fnv(plugin.native_folder() / "rccltune-perf")
 
 
 def test_who_closes_the_connection_ends_all_ranks(ground: Ground) -> None:

@@ -150,6 +150,46 @@ def test_what_no_setting_is_to_blame_for_stops(
     assert said in str(caught.value)
 
 
+def test_a_host_that_does_not_see_the_session_is_told_so(tmp_path: Path) -> None:
+    """No disk is full there."""
+    words = "node7: the run's folder /tmp/s/runs/1 is not here"
+    make(tmp_path, [], ending={"exit_code": 8, "failure": "crash", "words": words})
+    with pytest.raises(SessionError, match="node7") as caught:
+        failures.raise_if_hopeless(runs.read_runs(tmp_path)[0])
+    assert "that all hosts share" in str(caught.value)
+
+
+# As Open MPI 5.0.11 says it of a program that the other host lacks.
+LAUNCHER = """\
+--------------------------------------------------------------------------
+prterun was unable to launch the specified application as it could not
+access or execute an executable:
+
+Executable: /opt/rccltune-perf
+Node: node7
+
+while attempting to start process rank 2.
+--------------------------------------------------------------------------
+2 total processes failed to start
+"""
+
+
+def test_ranks_that_a_launcher_does_not_start_are_counted(tmp_path: Path) -> None:
+    """In the launcher's words, at once: no setting is to blame, and trying again does not help."""
+    own = make(tmp_path, [], n_nodes=2)
+    (own / "rank-1.csv").unlink()
+    (own / "plan.txt").write_text("")
+    (own / "log.txt").write_text(LAUNCHER)
+    ended = process.LaunchEnd(
+        exit_code=1, signal=None, timed_out=False, lingered=False, duration_s=1.0
+    )
+    end = failures.end_of_run(runs.read_run(own), ended, stalled=False)
+    made = replace(runs.read_run(own), ended=end)
+    with pytest.raises(MachineError, match="1 of 2 ranks started") as caught:
+        failures.raise_if_hopeless(made)
+    assert "Node: node7 while attempting to start process rank 2" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("ending", "stalled", "failure"),
     [

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
 from rccltune.analyse.fit import FitFile
-from rccltune.machine.hosts import Host, RankReport
+from rccltune.measure.hosts import Host
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap, LinkRates
@@ -40,7 +40,7 @@ ROOTS = (
         RankLocation,
         LinkRates,
     ),
-    *(LinkMap, DumpResult, Host, RankReport, RunFile, EndFile),
+    *(LinkMap, DumpResult, Host, RunFile, EndFile),
 )
 
 

@@ -88,6 +88,28 @@ int cudaDeviceGetPCIBusId(char *text, int size, int wanted)
     return 0;
 }
 
+EXPORT int cudaGetDeviceProperties_v2(char *properties, int wanted);
+int cudaGetDeviceProperties_v2(char *properties, int wanted)
+{
+    sprintf(properties, "Fake H%d", wanted >= 0 ? 200 : 0);
+    return 0;
+}
+
+EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int wanted);
+int cudaDeviceGetAttribute(int *value, int attribute, int wanted)
+{
+    (void)wanted;
+    *value = attribute == 16 ? 132 : attribute == 75 ? 9 : attribute == 76 ? 0 : -1;
+    return 0;
+}
+
+EXPORT int cudaRuntimeGetVersion(int *version);
+int cudaRuntimeGetVersion(int *version)
+{
+    *version = 12090;
+    return 0;
+}
+
 EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *all);
 int cudaMemGetInfo(size_t *free_bytes, size_t *all)
 {

@@ -157,7 +157,8 @@ static void check_rows(void)
         CHECK(lines_with(name, "line,communicator,step,") == 1);
         CHECK(lines_with(name, "2,0,communicator,") == 1);
         /* The library's log, of rank 0 alone, names nothing. */
-        const char *call = rank == 0 ? "3,0,call,4096,0,,1,,,,,,,?,,," : "3,0,call,4096,0,,1,,,,,,,,,,";
+        const char *call =
+            rank == 0 ? "3,0,call,4096,0,,1,,,,,,,?,,," : "3,0,call,4096,0,,1,,,,,,,,,,";
         CHECK(lines_with(name, call) == 1);
         CHECK(lines_with(name, "4,0,measure,4096,") == 1);
         CHECK(lines_with(name, "5,0,measure,") == 1); /* 3 ranks: 4096 is rounded down */
@@ -232,10 +233,58 @@ static void check_launchers(void)
         CHECK(lines_with("rank-1.csv", "# device 0 0000:51:00.0") == 1);
         CHECK(lines_with("rank-1.csv", "# numa unbound: /sys/bus/pci/devices/0000:51:00.0") == 1);
         CHECK(lines_with("rank-1.csv", "# done") == 1);
+        /* One rank of a host says digests; here there may be several hosts. */
+        CHECK(lines_with("rank-0.csv", "# fact library=2.28.9 ") == 1);
+        CHECK(lines_with("rank-0.csv", "# fact rank program=") == 1);
+        CHECK(!has("rank-1.csv", "# fact library") && !has("rank-1.csv", "# fact rank program"));
     }
     set("RCCLTUNE_PERF_TOKEN=abc", NULL);
     put_plan(PLAN);
     CHECK(wait_for(start_one(NULL, NULL)) == 2 && has("said", "which rank this is, nothing says"));
+}
+
+/* What rccltune compares between hosts, of which every rank says what it sees itself. */
+static void check_facts(void)
+{
+    set("RCCLTUNE_PERF_TOKEN=secret-of-ranks", "UCX_TLS=tcp", "NCCL_DEBUG=WARN", "FAKE_CONF=1",
+        NULL);
+    CHECK(run(PLAN, "2", NULL) == 0);
+    for (int rank = 0; rank < 2; rank++) {
+        const char *name = rank == 0 ? "rank-0.csv" : "rank-1.csv";
+        CHECK(lines_with(name, "# host ") == 1 && lines_with(name, "# boot ") == 1);
+        CHECK(lines_with(name, "# fact device=Fake H200") == 1);
+        CHECK(lines_with(name, "# fact arch=sm_90") == 1 &&
+              lines_with(name, "# fact CUs=132") == 1);
+        CHECK(lines_with(name, "# fact runtime=cuda 12090, driver's -1") == 1);
+        CHECK(lines_with(name, "# fact NUMA=") == 1 && lines_with(name, "# processors ") == 1);
+        /* As the site has them: what the log needs is ours; and what the library adds, once. */
+        CHECK(lines_with(name, "# variable UCX_TLS=tcp") == 1);
+        CHECK(lines_with(name, "# variable NCCL_DEBUG=WARN") == 1);
+        CHECK(!has(name, "# variable NCCL_DEBUG=INFO") && !has(name, "NCCL_DEBUG_FILE"));
+        CHECK(lines_with(name, "# variable NCCL_ALGO=ring") == 1);
+        CHECK(!has(name, "secret-of-ranks"));
+        /* On one host nobody reads a library of a gigabyte once more. */
+        CHECK(!has(name, "# fact library"));
+    }
+}
+
+/* A rank that another host has started says which host it is, and that it does not see the run. */
+static void check_folder(void)
+{
+    char host[128] = "", said[200];
+    (void)gethostname(host, sizeof host - 1);
+    set("RCCLTUNE_PERF_TOKEN=0123456789abcdef", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=0", NULL);
+    clean();
+    FILE *file = fopen(path_of("run.json"), "w");
+    CHECK(file != NULL && fputs("{\"process\": \"ba9876543210\"}\n", file) >= 0 &&
+          fclose(file) == 0);
+    is_led = true;
+    pid_t child = start_one(NULL, NULL);
+    is_led = false;
+    CHECK(wait_for(child) == 8 && access(path_of("rank-1.csv"), F_OK) != 0);
+    snprintf(said, sizeof said, "rccltune-perf: rank 1: %s: the run's folder %s is not here", host,
+             folder);
+    CHECK(has("said", said));
 }
 
 static void check_refused(void)
@@ -499,6 +548,8 @@ int main(int argc, char **argv)
     check_environment();
     check_registered();
     check_launchers();
+    check_facts();
+    check_folder();
     check_refused();
     check_faults();
     check_capture();
