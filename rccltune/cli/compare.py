@@ -110,7 +110,7 @@ def compare(
 
     \b
     Example:
-      rccltune compare site /opt/rccl-new/lib/librccl.so.1+NCCL_NTHREADS=512
+      rccltune compare site NCCL_MIN_NCHANNELS=32
       rccltune compare old.csv new.csv
 
     Exit codes: 0 equal or faster, 2 command line, 4 no such side here, 5 A or a library cannot

@@ -203,6 +203,10 @@ IN_OPTIONS: Final = {
     "emit-config": [[NAME], ["--baseline", NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
     "verify": [[NAME], ["--rules", NAME]],
+    "compare": [
+        *([NAME, NAME], ["site", f"A={NAME}", "--mode", NAME], ["site", f"{NAME}.csv"]),
+        *(["idle", f"{NAME}.so"], ["site", "idle", "--sides", NAME], ["--list", NAME, "-x"]),
+    ],
     "plot": [[NAME], ["--format", NAME]],
     "report": [[NAME], ["-o", NAME]],
     "workload": [["show", NAME], [NAME, NAME]],

@@ -26,6 +26,7 @@ NOT_RUN: Final = {
     r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
     r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
+    r"compare (old\.csv|session|torch)": "two files, sessions or libraries; tests/compare has them",
     r"\| jq": "jq is not everywhere; docs/machine.md has the command without it",
 }
 # What a reader would put for a word of the pages.
@@ -45,6 +46,8 @@ _SMALL = {"COLLECTIVE": "all_reduce", "MAX_BYTES": "1M"}
 _PLAYED = {"SIMULATE": "mi300x", "LAUNCHER": "none"}
 PLAYED: Final = {
     "RCCLTUNE_CLI_IMPORT_OUTPUT": "imported",
+    "RCCLTUNE_CLI_COMPARE_SIMULATE": "examples/nodes/smallest.yaml",
+    "RCCLTUNE_CLI_COMPARE_MAX_BYTES": "64K",
     **{f"RCCLTUNE_CLI_VERIFY_{option}": value for option, value in _PLAYED.items()},
     **{
         f"RCCLTUNE_CLI_{verb}_{option}": value
@@ -52,7 +55,7 @@ PLAYED: Final = {
         for option, value in {**_PLAYED, **_SMALL}.items()
     },
 }
-MEASURES: Final = r"rccltune (sweep|tune|verify)\b|--links"
+MEASURES: Final = r"rccltune (sweep|tune|verify|compare)\b|--links"
 
 
 def why_not(text: str) -> str | None:
