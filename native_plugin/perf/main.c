@@ -9,6 +9,7 @@
 #include "host.h"
 #include "library.h"
 #include "measure.h"
+#include "order.h"
 #include "plan.h"
 #include "rank_device.h"
 #include "rendezvous.h"
@@ -200,6 +201,25 @@ static void measure(const struct step *step)
     rows_write(&row);
 }
 
+static void order(const struct step *step)
+{
+    const char *refused = order_refused(step, communicator.n_ranks);
+    if (refused != NULL)
+        fail(EXIT_USAGE, "order: %s", refused);
+    if (!kernels_run())
+        fail(EXIT_USAGE, "order: no kernel runs here, so that nothing is added");
+    struct call call = call_begin(step);
+    struct row row = row_of(communicator.number, "order");
+    tuning_log_resume(nccl.reset_log);
+    tuning_log_skip();
+    row.n_bytes = call.n_bytes;
+    order_probe(&call, &row);
+    asked_into(&row);
+    tuning_log_read(row.ran, sizeof row.ran);
+    call_end(&call);
+    rows_write(&row);
+}
+
 /* The first step says the largest one, before the first communicator's buffers are made. */
 static size_t begin(void)
 {
@@ -227,6 +247,9 @@ static void walk(size_t largest)
             break;
         case STEP_MEASURE:
             measure(&step);
+            break;
+        case STEP_ORDER:
+            order(&step);
             break;
         default:
             call_once(&step);

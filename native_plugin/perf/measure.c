@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph.h"
 #include "known.h"
 #include "library.h"
 #include "rccltune_answer.h"
@@ -142,51 +143,6 @@ void measure_loop(const struct call *call, struct row *row)
     asked_into(row);
 }
 
-struct graph {
-    void *graph, *instance;
-};
-
-/* Captures calls; what failed, NULL where all ranks have a graph. */
-static const char *capture(const struct call *call, long n, struct graph *graph, struct row *row)
-{
-    static char words[160];
-    *graph = (struct graph){NULL, NULL};
-    *words = '\0';
-    int result = runtime.begin_capture(communicator.stream, CAPTURE_THREAD_LOCAL);
-    if (result != 0)
-        snprintf(words, sizeof words, "begin: %s", runtime.error_string(result));
-    for (long i = 0; i < n && *words == '\0'; i++) {
-        move_data(i == n - 1);
-        int failed = call_issue(call, i);
-        if (failed != 0)
-            snprintf(words, sizeof words, "capture: %s", nccl.error_string(failed));
-        row->made++;
-    }
-    move_data(false);
-    if (result == 0) {
-        result = runtime.end_capture(communicator.stream, &graph->graph);
-        if (result != 0 && *words == '\0')
-            snprintf(words, sizeof words, "end: %s", runtime.error_string(result));
-    }
-    if (*words == '\0') {
-        result = runtime.instantiate(&graph->instance, graph->graph, 0);
-        if (result != 0)
-            snprintf(words, sizeof words, "instantiate: %s", runtime.error_string(result));
-    }
-    (void)runtime.last_error(); /* a failed capture leaves one behind */
-    if (rendezvous_agree(*words == '\0'))
-        return NULL;
-    return *words != '\0' ? words : "another rank could not capture";
-}
-
-static void forget(struct graph *graph)
-{
-    if (graph->instance != NULL)
-        check_runtime(runtime.destroy_instance(graph->instance), "GraphExecDestroy");
-    if (graph->graph != NULL)
-        check_runtime(runtime.destroy_graph(graph->graph), "GraphDestroy");
-}
-
 static double time_launches(const struct graph *graph, long n)
 {
     double began = now_us();
@@ -246,12 +202,12 @@ void measure_graph(const struct call *call, struct row *row)
     long places = (long)(communicator.room / call->n_bytes);
     n = n < places ? n : places;
     rendezvous_broadcast(&n, sizeof n);
-    const char *failed = capture(call, n, &graph, row);
+    const char *failed = graph_capture(call, n, &graph, row);
     asked_into(row);
     if (failed != NULL) {
         snprintf(note, sizeof note, "graph: %s", failed);
         row->note = note;
-        forget(&graph);
+        graph_forget(&graph);
         return;
     }
     if (!is_simulated())
@@ -265,5 +221,5 @@ void measure_graph(const struct call *call, struct row *row)
     row->time_us = middle(parts[0], parts[1], parts[2]);
     row->calls = n * launches * PARTS;
     check_replay(call, &graph, n, row);
-    forget(&graph);
+    graph_forget(&graph);
 }

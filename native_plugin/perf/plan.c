@@ -134,6 +134,13 @@ static const char *read_measure(const struct words *words, struct step *step)
     return read_call(words, step);
 }
 
+static const char *read_order(const struct words *words, struct step *step)
+{
+    if (words->n != 7 || !read_clock(words->at[6], step) || step->registered || step->root == 0)
+        return "six words follow: collective, type, operation, placement, bytes, loop or graph";
+    return read_call(words, step);
+}
+
 static const char *read_plan(const struct words *words, struct step *step)
 {
     double bytes;
@@ -168,6 +175,10 @@ static const char *read_step(const struct words *words, struct step *step)
     if (strcmp(word, "measure") == 0) {
         step->kind = STEP_MEASURE;
         return read_measure(words, step);
+    }
+    if (strcmp(word, "order") == 0) {
+        step->kind = STEP_ORDER;
+        return read_order(words, step);
     }
     step->kind = strcmp(word, "check") == 0 ? STEP_CHECK : STEP_CALL;
     if (step->kind == STEP_CALL && strcmp(word, "call") != 0)

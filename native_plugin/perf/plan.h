@@ -8,6 +8,7 @@
  *     check COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
  *     call COLLECTIVE TYPE OP PLACEMENT BYTES ROOT
  *     measure COLLECTIVE TYPE OP PLACEMENT BYTES CLOCK LEAST_US LEAST_CALLS MOST_US
+ *     order COLLECTIVE TYPE OP PLACEMENT BYTES loop | graph
  *
  * CLOCK is loop, graph, one-root: a loop whose calls all have root 0, so that they overlap; or
  * registered: a graph whose buffers the library allocated, so that it can register them.
@@ -25,6 +26,7 @@ enum step_kind {
     STEP_CHECK,
     STEP_CALL,
     STEP_MEASURE,
+    STEP_ORDER,
     STEP_END
 };
 

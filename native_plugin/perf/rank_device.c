@@ -163,7 +163,9 @@ bool take_device(const struct ranks *ranks, const char *devices, bool binds, boo
     if (result != 0 || n == 0)
         fail(EXIT_DEVICES, "no GPU is visible here (%s)",
              result != 0 ? runtime.error_string(result) : "the runtime counts 0");
-    int device = devices != NULL ? listed(devices, ranks->local_rank) : ranks->local_rank;
+    int device = devices != NULL ? listed(devices, ranks->local_rank)
+                 : may_share     ? ranks->local_rank % n
+                                 : ranks->local_rank;
     if (n == 1 && devices == NULL)
         device = 0; /* the launcher shows each rank its own */
     if (device < 0 || device >= n)

@@ -28,6 +28,7 @@ struct row row_of(int communicator, const char *step)
                         .registered = -1,
                         .checked = -1,
                         .wrong = -1,
+                        .trees = -1,
                         .note = ""};
 }
 
@@ -97,7 +98,8 @@ void rows_remark(const char *format, ...)
 void rows_head(void)
 {
     static const char head[] = "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,"
-                               "library,answer,registered,selectable,ran,checked,wrong,note\n";
+                               "library,answer,registered,selectable,ran,checked,wrong,trees,tree,"
+                               "signature,bits,note\n";
     put_or_fail(head, sizeof head - 1);
 }
 
@@ -145,6 +147,12 @@ void rows_write(const struct row *row)
     add(&line, ",%s,", row->ran);
     add_number(&line, row->checked);
     add_number(&line, row->wrong);
+    add_number(&line, row->trees);
+    if (row->trees >= 0)
+        add(&line, "%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",", row->tree, row->signature,
+            row->bits);
+    else
+        add(&line, ",,,");
     snprintf(note, sizeof note, "%s", row->note);
     for (char *c = note; *c != '\0'; c++)
         *c = *c == ',' || *c == '\n' || *c == '\r' || *c == '"' || *c == '\t' ? ' ' : *c;

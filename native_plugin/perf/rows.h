@@ -22,6 +22,11 @@ struct row {
     uint64_t selectable;
     char ran[48];
     int64_t checked, wrong;
+    /* Of an order of adding: how many trees an element of it has by its place (or by its place in
+     * its owner's part), and numbers for the trees, for where which of them stands, and for the
+     * bits that random numbers gave. */
+    int trees;
+    uint64_t tree, signature, bits;
     const char *note;
 };
 

@@ -239,17 +239,23 @@ static void wait(void)
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");
 }
 
-/* Elements first, first + 1, … of a table's pattern to the device: one period, doubled there. */
-static void fill(char *to, const struct table *table, size_t first, size_t count)
+void values_spread(char *to, const void *period, size_t period_bytes, size_t bytes)
 {
-    size_t there = count < PERIOD ? count : PERIOD, width = table->width;
-    copy(to, table->bytes + first % PERIOD * width, there * width, COPY_TO_DEVICE);
-    while (there < count) {
-        size_t more = there < count - there ? there : count - there;
-        copy(to + there * width, to, more * width, COPY_ON_DEVICE);
+    size_t there = bytes < period_bytes ? bytes : period_bytes;
+    copy(to, period, there, COPY_TO_DEVICE);
+    while (there < bytes) {
+        size_t more = there < bytes - there ? there : bytes - there;
+        copy(to + there, to, more, COPY_ON_DEVICE);
         there += more;
     }
     wait();
+}
+
+/* Elements first, first + 1, … of a table's pattern to the device. */
+static void fill(char *to, const struct table *table, size_t first, size_t count)
+{
+    size_t width = table->width;
+    values_spread(to, table->bytes + first % PERIOD * width, PERIOD * width, count * width);
 }
 
 /* Elements of `got` that are not those of the pattern from `first` on. */

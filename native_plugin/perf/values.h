@@ -16,6 +16,9 @@ struct checked {
         wrong; /* elements of this rank's output; -1 where there is nothing to check */
 };
 
+/* Copies a period to the device, doubles it there up to so many bytes, and waits. */
+void values_spread(char *to, const void *period, size_t period_bytes, size_t bytes);
+
 /* Fills the input of the call with this number anew, and poisons its output. */
 void values_fill(const struct call *call, long number, unsigned pattern);
 

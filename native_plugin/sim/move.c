@@ -1,8 +1,9 @@
 /*
- * What a collective does to its data, exactly: every rank reduces its own slice of what all have
- * (sums in double, or in whole numbers of 64 bits that wrap, rounded to the type once), then all
- * copy the slices.  Ranks read each other's device memory through its file; pages that nobody wrote
- * are neither read nor made, so that large buffers of which a program checks samples stay small.
+ * What a collective does to its data: every rank reduces its own slice of what all have, then all
+ * copy the slices.  Sums are added in the library's order, each rounded to the type (adding.h);
+ * other operations in double or in whole numbers of 64 bits that wrap, rounded once.  Ranks read
+ * each other's device memory through its file; pages that nobody wrote are neither read nor made,
+ * so that large buffers of which a program checks samples stay small.
  */
 #include "move.h"
 
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "adding.h"
 #include "debug.h"
 #include "meeting.h"
 #include "number.h"
@@ -37,6 +39,7 @@ struct move {
     struct ncclComm *comm;
     int collective, dtype, op, root, n_requests;
     bool in_place;
+    struct decision what;
     struct factor factor;
     size_t n_wrong; /* elements of this rank's result that a fault spoils */
     void *table;    /* device memory of this rank, where one is needed */
@@ -159,6 +162,33 @@ static void reduce_reals(const struct move *m, size_t at, size_t n, void *out)
     reals_write(m->dtype, sum, n, out);
 }
 
+/* Numbers of all ranks, added in an order. */
+static void add_reals(const struct move *m, const struct addition *order, size_t at, size_t n,
+                      void *out)
+{
+    char in[AT_ONCE * 8];
+    int ranks = m->comm->comm.n_ranks;
+    double *sums = malloc((size_t)ranks * n * sizeof *sums);
+    if (sums == NULL)
+        sim_fail("no memory for %d ranks' numbers", ranks);
+    for (int i = 0; i < ranks; i++) {
+        double *mine = sums + (size_t)i * n;
+        read_all(m->comm->peers[i], in, n * width_of(m), m->told[i].send_at + at);
+        reals_read(m->dtype, in, n, mine);
+        for (size_t k = 0; k < n && m->op >= OP_FIRST_MADE; k++)
+            mine[k] *= m->factor.real;
+    }
+    const double *sum = sums;
+    for (int i = 0; i < ranks - 1; i++) {
+        double *into = sums + (size_t)order[i].into * n;
+        reals_combine(OP_SUM, into, sums + (size_t)order[i].from * n, n);
+        reals_round(m->dtype, into, n);
+        sum = into;
+    }
+    reals_write(m->dtype, sum, n, out);
+    free(sums);
+}
+
 static void reduce_wholes(const struct move *m, size_t at, size_t n, void *out)
 {
     uint64_t sum[AT_ONCE], next[AT_ONCE];
@@ -193,10 +223,23 @@ static bool is_written(const struct move *m, size_t at, size_t bytes)
 static void reduce(const struct move *m, size_t first, size_t n, char *out)
 {
     size_t width = width_of(m);
+    struct addition order[MAX_RANKS];
+    bool adds = dtype_is_real(m->dtype) && (m->op == OP_SUM || m->op >= OP_FIRST_MADE);
+    int parts = m->collective == COLL_REDUCE_SCATTER ? m->comm->comm.n_ranks : 1;
+    struct adding adding = {.comm = &m->comm->comm,
+                            .what = m->what,
+                            .collective = m->collective,
+                            .root = m->root,
+                            .count = m->requests[0].count * (size_t)parts,
+                            .width = width};
     while (n > 0) {
         size_t part = n < AT_ONCE ? n : AT_ONCE;
+        size_t end = adds ? order_at(&adding, first, order) : 0;
+        part = end > 0 && part > end - first ? end - first : part;
         if (!is_written(m, first * width, part * width))
             rccltune_machine_clear(out, part * width);
+        else if (end > 0)
+            add_reals(m, order, first * width, part, out);
         else
             (dtype_is_real(m->dtype) ? reduce_reals : reduce_wholes)(m, first * width, part, out);
         first += part;
@@ -432,6 +475,7 @@ int move_later(const struct request *requests, int n, const struct fabric_call *
     m->op = requests->op;
     m->root = requests->root;
     m->in_place = kernel->in_place;
+    m->what = kernel->decision;
     m->n_requests = n;
     if (m->op >= OP_FIRST_MADE)
         m->factor = m->comm->premuls[m->op - OP_FIRST_MADE].factor;

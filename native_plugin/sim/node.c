@@ -256,6 +256,7 @@ static const struct record {
       A_NUMBER(node, burst_factor, 1e-3, 1e3)}},
     /* The ones above must be there. */
     {"linked", ITSELF, A_GRAPH(linked)},
+    {"order", NULL, OF(NODE, node, orders, n_orders), {A_TEXT(ring_order, ranks)}},
     {"sigma", ITSELF, {POINTS(node, spreads[SPREAD_BLOCK], SIGMAS, 0, 1)}},
     {"launch-sigma", ITSELF, {POINTS(node, spreads[SPREAD_LAUNCH], SIGMAS, 0, 1)}},
     {"setting-sigma", ITSELF, {POINTS(node, spreads[SPREAD_SETTING], SIGMAS, 0, 1)}},
@@ -388,6 +389,7 @@ void node_free(struct node *node)
     free(node->faults);
     free(node->variants);
     free(node->bypasses);
+    free(node->orders);
     memset(node, 0, sizeof *node);
 }
 

@@ -122,6 +122,11 @@ struct bypass {
     struct selector where;
 };
 
+/* Ranks of a host in the order of a channel's ring, "0,2,4"; the others follow. */
+struct ring_order {
+    char ranks[1024];
+};
+
 struct graph {
     int channels;
     double bw_intra, bw_inter, latency_inter;
@@ -164,7 +169,8 @@ struct node {
     struct fault *faults;
     struct variant *variants;
     struct bypass *bypasses;
-    int n_paths, n_curves, n_effects, n_faults, n_variants, n_bypasses;
+    struct ring_order *orders; /* of the channels, again from the first behind the last */
+    int n_paths, n_curves, n_effects, n_faults, n_variants, n_bypasses, n_orders;
 };
 
 enum { PLACE_NODE, PLACE_ONE_IOD, PLACE_ONE_OAM, PLACE_ONE_PER_OAM, PLACE_OTHER, N_PLACES };

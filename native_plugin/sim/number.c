@@ -154,6 +154,26 @@ void reals_write(int dtype, const double *in, size_t n, void *out)
         PUT(uint8_t, encode(&formats[format_of(dtype)], in[i]));
 }
 
+/* To the type and back.  A sum of two bfloat16 that a float has to round is far from the middle of
+ * two of them, so that rounding twice is as rounding once. */
+static double rounded(int dtype, double number)
+{
+    float single = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    if (dtype == DTYPE_FLOAT)
+        return (double)single;
+    if (dtype == DTYPE_BFLOAT16 && isfinite(single))
+        return (double)values[BFLOAT][(bits + 0x7fffu + (bits >> 16 & 1u)) >> 16];
+    return (double)values[format_of(dtype)][encode(&formats[format_of(dtype)], number)];
+}
+
+void reals_round(int dtype, double *numbers, size_t n)
+{
+    for (size_t i = 0; i < n && dtype != DOUBLE; i++)
+        numbers[i] = rounded(dtype, numbers[i]);
+}
+
 #define COMBINE(expression)                                                                        \
     for (size_t i = 0; i < n; i++)                                                                 \
         sum[i] = expression;                                                                       \

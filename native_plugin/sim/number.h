@@ -17,6 +17,7 @@ bool dtype_is_real(int dtype);
 
 void reals_read(int dtype, const void *in, size_t n, double *out);
 void reals_write(int dtype, const double *in, size_t n, void *out);
+void reals_round(int dtype, double *values, size_t n);
 void reals_combine(int op, double *sum, const double *next, size_t n);
 
 void wholes_read(int dtype, const void *in, size_t n, uint64_t *out);

@@ -326,7 +326,9 @@ class OngoingSweep:
     def _say_wrong(self, made: PerfRun) -> None:
         """Say loudly which settings compute wrong results."""
         table = self.table()
-        wrong = table[(table["run"] == made.number) & (table["wrong"] > 0)]
+        wrong = table[
+            (table["run"] == made.number) & (table["wrong"] > 0) & (table["step"] != plan.ORDER)
+        ]
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:

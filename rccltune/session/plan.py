@@ -15,17 +15,19 @@ ANEW: Final = "delete this run's folder; the same command then measures it again
 FIRST_WORDS: Final = "plan 2"
 # What a communicator is for: every setting once, what could win with care, calls of the site as it
 # is by which it says what it runs, starts of the site and of the idle plugin in turns, both sides
-# of a rule file.
+# of a rule file, probes of the order in which settings add.
 FIRST: Final = "first"
 SECOND: Final = "second"
 ASKED: Final = "asked"
 SITE: Final = "site"
 VERIFY: Final = "verify"
+ORDERS: Final = "orders"
 COMMUNICATOR: Final = "communicator"
 ANSWER: Final = "answer"
 CHECK: Final = "check"
 CALL: Final = "call"
 MEASURE: Final = "measure"
+ORDER: Final = "order"
 LOOP: Final = "loop"
 GRAPH: Final = "graph"
 # A loop whose calls all have the same root, as rccl-tests': of broadcast and reduce they overlap.
@@ -100,9 +102,10 @@ class Step:
     Steps are equal where they do the same, whatever effort is taken.
 
     Attributes:
-        kind: CHECK, CALL or MEASURE.
+        kind: CHECK, CALL, MEASURE or ORDER.
         setting: what the plugin answers; it may answer nothing, or not be loaded.
-        clock: LOOP, GRAPH, ONE_ROOT or REGISTERED of a MEASURE, empty of others.
+        clock: LOOP, GRAPH, ONE_ROOT or REGISTERED of a MEASURE, LOOP or GRAPH of an ORDER, empty of
+            others.
     """
 
     kind: str
@@ -121,6 +124,8 @@ class Step:
             effort = self.effort
             amounts = (effort.least_us, effort.least_calls, effort.most_us)
             rest = (self.clock, *map(str, amounts))
+        elif self.kind == ORDER:
+            rest = (self.clock,)
         return " ".join((self.kind, *what, *rest))
 
 
@@ -242,6 +247,9 @@ def _step(kind: str, words: list[str], setting: Setting) -> Step:
     if kind == MEASURE:
         clock, *amounts = rest
         return Step(kind, setting, call, clock, TimingEffort(*map(int, amounts)))
+    if kind == ORDER:
+        (clock,) = rest
+        return Step(kind, setting, call, clock)
     if kind not in (CHECK, CALL):
         raise ValueError(kind)
     return Step(kind, setting, call)

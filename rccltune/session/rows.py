@@ -6,18 +6,18 @@ Columns of the table, a row a step that every rank has finished:
 run                number of the run's folder
 process            random word of the run's processes: one start of all ranks
 line               of its plan.txt, from 1
-step               communicator, check, call or measure
+step               communicator, check, call, measure or order
 communicator       from 0 in this run
 collective         ``all_reduce`` …
 dtype, op          rccl-tests' words
 placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
-clock              loop, graph, one-root or registered of a measure
+clock              loop, graph, one-root or registered of a measure, loop or graph of an order
 setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 purpose            what its communicator is for: first, second, asked or site of a sweep,
-                   or verify
+                   orders or verify
 number             of the communicators for that purpose, from 0
 rules              digest of the rule file that rules are answered by; empty where none is
 calls              timed calls
@@ -31,7 +31,12 @@ registered         whether the tuner was told that buffers are registered, 0 or 
 selectable         mask of settings that the library lets be chosen, None where it asked nothing
 ran                what the library said that it ran at a check or call of the same kind
 checked, wrong     elements compared and wrong ones, over all ranks: of a check, and of the
-                   last replay of a graph that was timed
+                   last replay of a graph that was timed; of an order, those with a known tree
+                   and those of them with other bits than it predicts
+trees              of an order: how many trees an element has, by its place
+tree               of an order: number of its tree, or of all its trees
+signature          of an order: number of where in the result which tree stands
+bits               of an order: number of the bits that random numbers gave
 note               why there is no time
 state              see below
 counts             whether the time is its setting's own
@@ -104,7 +109,7 @@ def _nothing() -> pd.DataFrame:
     import pandas as pd
 
     whole = ("run", "line", "communicator", "number", "asked_nbytes", "nbytes", "calls")
-    other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong")
+    other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong", "trees")
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
     made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
     return made
@@ -115,7 +120,7 @@ _COLUMNS: Final = (
     *("asked_nbytes", "nbytes", "clock", "setting", "purpose", "number", "rules"),
     *("calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
-    *("checked", "wrong", "note", "state", "counts"),
+    *("checked", "wrong", "trees", "tree", "signature", "bits", "note", "state", "counts"),
 )
 
 
@@ -190,7 +195,7 @@ def _parsed(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.Data
             keep_default_na=False,
             on_bad_lines="error",
         )
-        for column in (*_NUMBERS, "time_us", "rank", "checked", "wrong"):
+        for column in (*_NUMBERS, "time_us", "rank", "checked", "wrong", "trees"):
             raw[column] = pd.to_numeric(raw[column].replace("", None))
     except ValueError as error:
         raise _unreadable(run, ranks, str(error)) from error

@@ -143,7 +143,8 @@ def why_unusable(
 
 def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
     """Wrong elements that each timing's cell gave; missing where none was checked."""
-    summed = table[table["wrong"].notna()].groupby(_CELL)["wrong"].sum()
+    is_result = table["wrong"].notna() & (table["step"] != plan.ORDER)
+    summed = table[is_result].groupby(_CELL)["wrong"].sum()
     found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
     return found
 
@@ -221,7 +222,7 @@ def set_aside(measured: Iterable[PerfRun], table: pd.DataFrame) -> tuple[Quarant
         table: their rows.
     """
     by_number = {run.number: run for run in measured}
-    spoiled = table[table["wrong"] > 0]
+    spoiled = table[(table["wrong"] > 0) & (table["step"] != plan.ORDER)]
     columns = [spoiled[name] for name in ("collective", "setting", "run")]
     found: dict[_Name, list[tuple[PerfRun, Failure]]] = {}
     for collective, word, number in dict.fromkeys(zip(*columns, strict=True)):

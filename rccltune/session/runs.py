@@ -34,7 +34,7 @@ LOG_FILE: Final = "log.txt"
 LIBRARY_LOG: Final = "log-0.txt"
 COLUMNS: Final = (
     "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
-    "selectable,ran,checked,wrong,note"
+    "selectable,ran,checked,wrong,trees,tree,signature,bits,note"
 )
 ANEW: Final = plan.ANEW
 
@@ -106,6 +106,8 @@ class ProgramRemarks:
         keeps_logging: the library could not end its log before anything was timed.
         clocks: (rank, communicator, MHz before, MHz after) of devices whose clock can be read.
         costs_ns: what a question costs a job with the rules, of each rank and communicator.
+        trees: (number, text) of summation trees: ``(((2+3)+1)+0)``.
+        orders: (line of the plan, words) of where in a result which tree ends, ``TREE:END``.
     """
 
     version: str | None = None
@@ -117,6 +119,8 @@ class ProgramRemarks:
     keeps_logging: bool = False
     clocks: tuple[tuple[int, int, int, int], ...] = ()
     costs_ns: tuple[float, ...] = ()
+    trees: tuple[tuple[str, str], ...] = ()
+    orders: tuple[tuple[int, tuple[str, ...]], ...] = ()
     n_done: int = 0
 
 
@@ -277,12 +281,15 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
+_LISTS: Final = ("variables", "failed", "clocks", "costs_ns", "trees", "orders")
+
+
 def _rank(
     path: Path, rank: int, lines: Sequence[str]
 ) -> tuple[tuple[tuple[int, str], ...], ProgramRemarks]:
     """Rows and remarks of one rank."""
     rows: list[tuple[int, str]] = []
-    said: dict[str, Any] = {"variables": [], "failed": [], "clocks": [], "costs_ns": []}
+    said: dict[str, Any] = {name: [] for name in _LISTS}
     headed = False
     for number, line in enumerate(lines, start=1):
         if line.startswith("#"):
@@ -293,7 +300,7 @@ def _rank(
             raise unreadable_row(path, number, "its columns are not those of this version")
         elif line:
             rows.append((number, line))
-    said |= {name: tuple(said[name]) for name in ("variables", "failed", "clocks", "costs_ns")}
+    said |= {name: tuple(said[name]) for name in _LISTS}
     return tuple(rows), ProgramRemarks(**said)
 
 
@@ -304,21 +311,36 @@ def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
         said["variables"].append((name, value))
     elif word == "failed":
         line, _, words = rest.partition(" ")
-        said["failed"].append((rank, int(line) if line.isdigit() else 0, words))
+        said["failed"].append((rank, _number(line), words))
     elif word == "clock" and len(numbers := [int(n) for n in rest.split() if n.isdigit()]) == 3:
         said["clocks"].append((rank, *numbers))
     elif word == "cost" and _COST.fullmatch(rest):
         said["costs_ns"].append(float(rest))
-    elif word in ("version", "simulated"):
+    elif word in ("tree", "order"):
+        number, _, words = rest.partition(" ")
+        is_tree = word == "tree"
+        one = (number, words) if is_tree else (_number(number), tuple(words.split(" ")))
+        said["trees" if is_tree else "orders"].append(one)
+    else:
+        _fact(word, rest, said)
+
+
+def _fact(word: str, rest: str, said: dict[str, Any]) -> None:
+    """What a rank says once."""
+    if word in ("version", "simulated"):
         said[word] = rest
-    elif word == "free" and rest.split(" ")[0].isdigit():
-        said["free_nbytes"] = int(rest.split(" ")[0])
+    elif word == "free" and (free := rest.partition(" ")[0]).isdigit():
+        said["free_nbytes"] = int(free)
     elif word == "numa" and rest.startswith("unbound"):
         said["unbound"] = rest.partition(": ")[2]
     elif word == "log" and rest.startswith("stays on"):
         said["keeps_logging"] = True
     elif word == "done":
         said["n_done"] = 1
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdigit() else 0
 
 
 def _joined(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
@@ -334,6 +356,8 @@ def _joined(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
         keeps_logging=one.keeps_logging or other.keeps_logging,
         clocks=(*one.clocks, *other.clocks),
         costs_ns=(*one.costs_ns, *other.costs_ns),
+        trees=tuple(dict.fromkeys((*one.trees, *other.trees))),
+        orders=(*one.orders, *other.orders),
         n_done=one.n_done + other.n_done,
     )
 

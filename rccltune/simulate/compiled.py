@@ -142,6 +142,8 @@ def _library(library: dict[str, Any]) -> Iterator[str]:
     graphs = dict(library["graph"])
     if (linked := graphs.pop("linked", None)) is not None:
         yield _line("linked", 1, linked, 0, 0)
+    for order in graphs.pop("rings", ()):
+        yield _line("order", order.replace(" ", ","))
     for name, graph in sorted(graphs.items()):
         inter = graph.get("bw_inter", 0), graph.get("latency_inter", 0)
         yield _line(name, graph["channels"], graph["bw_intra"], *inter)

@@ -106,6 +106,7 @@ Sigma: TypeAlias = Annotated[
     float | tuple[SigmaPoint, ...],
     _NumberOr(Share, Annotated[tuple[SigmaPoint, ...], Len(1)]),
 ]
+RingOrder: TypeAlias = Annotated[str, MaxLen(900), _fits(r"[0-9]+( [0-9]+)*")]
 Bandwidth: TypeAlias = Annotated[float, Ge(0), Le(1e6)]
 Name: TypeAlias = Annotated[str, MaxLen(40), _fits(r"[a-z0-9][a-z0-9.-]*")]
 
@@ -150,12 +151,14 @@ class Graph(TypedDict, total=False):
 class Graphs(TypedDict, total=False):
     """Both algorithms; what they carry follows from ``linked`` where that is said.
 
-    ``linked`` is the bandwidth in GB/s of the link that each device has to every other.
+    ``linked`` is the bandwidth in GB/s of the link that each device has to every other; ``rings``
+    are the ways of the channels through a host's ranks, ranks that one does not name last.
     """
 
     ring: Required[Graph]
     tree: Required[Graph]
     linked: Annotated[float, Gt(0), Le(1e6)]
+    rings: Annotated[tuple[RingOrder, ...], Len(1)]
 
 
 class LibraryKeys(TypedDict, total=False):

@@ -33,8 +33,9 @@ static void check_steps(void)
                      "answer nothing\nanswer rules\n"
                      "measure all_reduce float sum in 1024 graph 2000 20 0\n"
                      "measure all_reduce float sum in 1024 registered 2000 20 0\n"
-                     "communicator\nmeasure all_reduce float sum out 1024 loop 2000 20 0\nend\n",
-                     s) == 13);
+                     "communicator\nmeasure all_reduce float sum out 1024 loop 2000 20 0\n"
+                     "order reduce_scatter bfloat16 sum in 4096 graph\nend\n",
+                     s) == 14);
     CHECK(s[0].kind == STEP_PLAN && s[0].n_bytes == 1048576);
     CHECK(s[1].kind == STEP_COMMUNICATOR && s[1].line == 4);
     CHECK(s[2].kind == STEP_ANSWER && s[2].answer.kind == RCCLTUNE_ANSWER_SETTING);
@@ -48,7 +49,8 @@ static void check_steps(void)
     CHECK(s[8].graph && !s[8].registered && s[8].line == 11);
     CHECK(s[9].graph && s[9].registered);
     CHECK(!s[11].graph && s[11].kind == STEP_MEASURE); /* a new communicator begins anew */
-    CHECK(s[12].kind == STEP_END);
+    CHECK(s[12].kind == STEP_ORDER && s[12].graph && s[12].in_place && s[12].n_bytes == 4096);
+    CHECK(s[13].kind == STEP_END);
 }
 
 /* A line that is refused ends the program with 2, and with words that name line and mistake. */
@@ -103,6 +105,8 @@ int main(void)
     check_refused(HEAD "measure all_reduce float sum out 1024 loop 2000 20\n", "line 3 ", "nine");
     check_refused(HEAD "measure all_reduce float sum out 1024 sand 2000 20 0\n", "line 3 ",
                   "loop, graph, one-root or registered");
+    check_refused(HEAD "order all_reduce float sum out 1024 one-root\n", "line 3 ",
+                  "loop or graph");
     check_refused(HEAD GRAPH LOOP, "line 4 ", "come before its first graph");
     check_refused(HEAD GRAPH REGISTERED GRAPH, "line 5 ", "comes last in a communicator");
     check_steps();

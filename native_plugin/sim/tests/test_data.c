@@ -469,6 +469,47 @@ static void test_sparse(void)
     CHECK(world_run(4, 60, sparse_rank, NULL) == 0);
 }
 
+/* One large number and three ones: what comes out tells where the large one joined.  Sums by hand,
+ * ties to even (IEEE 754): 3 + 2^24 is 2^24 + 4; 2^24 + 1 stays, however often. */
+static void order_rank(struct world *w, void *argument)
+{
+    const float *wanted = argument;
+    struct buffers b;
+    float number = w->rank == 0 ? 0x1p24f : 1, got;
+    make_buffers(w, &b, 4096);
+    for (int i = 0; i < 16; i++)
+        memcpy(b.host + 4 * i, &number, 4);
+    CHECK(w->hipMemcpy(b.send, b.host, 64, 1) == 0);
+    CHECK(w->ncclAllReduce(b.send, b.receive, 16, FLOAT, SUM, w->comm, w->stream) == 0);
+    CHECK(w->hipMemcpyAsync(b.host, b.receive, 64, 2, w->stream) == 0);
+    CHECK(w->hipStreamSynchronize(w->stream) == 0);
+    for (int i = 0; i < 16; i++) {
+        memcpy(&got, b.host + 4 * i, 4);
+        CHECK(got - 0x1p24f == wanted[i / 4]);
+    }
+    end(w, &b);
+}
+
+static void test_order(void)
+{
+    /* Chunk c of a ring begins behind rank c of the ring, a tree with the ring's last rank. */
+    float ring[] = {4, 4, 0, 0}, other_ring[] = {4, 0, 0, 4}, tree[] = {4, 4, 4, 4};
+    float other_tree[] = {0, 0, 0, 0};
+    made_scale(4, 1);
+    made_node("", "");
+    setenv("NCCL_PROTO", "LL", 1);
+    setenv("NCCL_ALGO", "Ring", 1);
+    CHECK(world_run(4, 60, order_rank, ring) == 0);
+    setenv("NCCL_ALGO", "Tree", 1);
+    CHECK(world_run(4, 60, order_rank, tree) == 0);
+    made_node("order 1,2,3\n", "");
+    CHECK(world_run(4, 60, order_rank, other_tree) == 0);
+    setenv("NCCL_ALGO", "Ring", 1);
+    CHECK(world_run(4, 60, order_rank, other_ring) == 0);
+    unsetenv("NCCL_ALGO");
+    unsetenv("NCCL_PROTO");
+}
+
 int main(void)
 {
     test_types();
@@ -476,5 +517,6 @@ int main(void)
     test_graph();
     test_wrong();
     test_sparse();
+    test_order();
     return check_failures != 0;
 }
