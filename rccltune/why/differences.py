@@ -19,21 +19,13 @@ _ASKED_OF_RANKS: Final = (*remedies.FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CO
 def calls_that_hang(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str, str]]]:
     """Calls for which two ranks of a communicator took different settings, with both lines."""
     found: list[tuple[SharedCall, Reason, tuple[str, str]]] = []
-    for call, ranks in job.choices.items():
-        (first, mine), *others = ranks.items()
-        # No setting of one rank's may be one of the other's.
-        name, taken = next(
-            (
-                (name, its)
-                for name, its in others
-                if not any(_is_same(one, other) for one in mine for other in its)
-            ),
-            ("", {}),
-        )
-        if taken and len(found) < _MOST:
+    for call, settings in job.choices.items():
+        apart = _apart(settings) if len(settings) > 1 and len(found) < _MOST else None
+        if apart is not None:
+            (first, mine), (other, taken) = apart
             _, collective, nbytes = call.key
             text = (
-                f"{first} took {_names(mine)} and {name} {_names(taken)} for the same "
+                f"{first} took {_names(mine)} and {other} {_names(taken)} for the same "
                 f"{format_size(nbytes)} {collective.value} of communicator {call.comm}: that hangs"
             )
             shown = (next(iter(mine.values())), next(iter(taken.values())))
@@ -41,18 +33,35 @@ def calls_that_hang(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str, s
     return found
 
 
+# What a rank took for a call, with the lines that say so.
+_Taken = dict[Setting, str]
+
+
+def _apart(settings: dict[Setting, dict[str, str]]) -> tuple[tuple[str, _Taken], ...] | None:
+    """The first rank and one of which no setting may be one of the first's; None without one."""
+    ranks: dict[str, _Taken] = {}
+    for setting, lines in settings.items():
+        for rank, line in lines.items():
+            ranks.setdefault(rank, {})[setting] = line
+    first, *others = ranks.items()
+    for other in others:
+        if not any(_is_same(mine, its) for mine in first[1] for its in other[1]):
+            return first, other
+    return None
+
+
 def _is_same(one: Setting, other: Setting) -> bool:
     cell = (one.algorithm, one.protocol) == (other.algorithm, other.protocol)
     return cell and (one.channels == other.channels or None in (one.channels, other.channels))
 
 
-def _names(taken: dict[Setting, str]) -> str:
+def _names(taken: _Taken) -> str:
     return " or ".join(sorted(map(str, taken)))
 
 
 def is_known(job: JobLogs) -> bool:
     """Whether several ranks tell of their choices; stock libraries write rank 0's alone."""
-    return any(len(ranks) > 1 for ranks in job.choices.values())
+    return any(len(set().union(*settings.values())) > 1 for settings in job.choices.values())
 
 
 def differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:

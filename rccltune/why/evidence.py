@@ -15,6 +15,7 @@ from rccltune.why.records import CommunicatorScale, Key, TunerAnswer, TypeAndOpe
 # Facts of one kind; more are noise or torn lines. Calls: of all ranks, sizes and answers.
 MAX_FACTS: Final = 4096
 MAX_CALLS: Final = 262144
+_OWN_LINES: Final = 8
 # How RCCL's own reader calls a table that is compiled into it.
 EMBEDDED: Final = "<embedded>"
 T = TypeVar("T")
@@ -40,9 +41,6 @@ class Call(NamedTuple):
         code: the plugin's reason.
         offered: cells that could be chosen; None where the line does not say.
         path: around the tuner.
-        comm: the communicator's id, empty where that is not known.
-        rank: which rank of it says so.
-        chosen: what that rank takes.
     """
 
     tells: str
@@ -57,9 +55,14 @@ class Call(NamedTuple):
     offered: frozenset[Setting] | None = None
     path: str = ""
     kindred: TypeAndOperation | None = None
-    comm: str = ""
-    rank: str = ""
-    chosen: Setting | None = None
+
+
+class Choice(NamedTuple):
+    """What a rank of a communicator takes for a call."""
+
+    comm: str
+    rank: str
+    setting: Setting
 
 
 @dataclass(slots=True)
@@ -159,7 +162,8 @@ class JobLogs:
         dropped: lines on calls that did not fit.
         seen: by scale, collective and size.
         nameless: by scale and size, choices of which no line names the collective.
-        choices: by call, what each rank took, with the line that says so.
+        choices: by call and setting, the ranks that took it, each with a line that says so: the
+            first ones' own, then the first of all.
         first: the first line of each kind of :attr:`Call.tells`.
         recorded: scales whose every question to our plugin is written down.
         tuning: scales of which lines say what ran.
@@ -169,6 +173,7 @@ class JobLogs:
         """Begin with nothing read."""
         self._told: dict[str, dict[tuple[tuple[str, str], ...], Told]] = {}
         self._calls: dict[Call, str] = {}
+        self._choices: dict[tuple[str, Call], dict[Setting, dict[str, str]]] = {}
         self._scales: set[CommunicatorScale] = set()
         self.totals: dict[CommunicatorScale, Counter[str]] = {}
         self.hits: dict[CommunicatorScale, Counter[TunerAnswer]] = {}
@@ -178,7 +183,7 @@ class JobLogs:
         self.unread: list[str] = []
         self.seen: dict[Key, SizeRecord] = {}
         self.nameless: dict[tuple[CommunicatorScale, int], SizeRecord] = {}
-        self.choices: dict[SharedCall, dict[str, dict[Setting, str]]] = {}
+        self.choices: dict[SharedCall, dict[Setting, dict[str, str]]] = {}
         self.first: dict[str, str] = {}
         self.recorded: set[CommunicatorScale] = set()
         self.tuning: set[CommunicatorScale] = set()
@@ -192,12 +197,20 @@ class JobLogs:
         if key not in facts and len(facts) < MAX_FACTS:
             facts[key] = Told(words, line)
 
-    def call(self, call: Call, line: str) -> None:
-        """A line says something of a call."""
+    def call(self, call: Call, line: str, choice: Choice | None = None) -> None:
+        """A line says something of a call, and what a rank takes for it."""
         if len(self._calls) < MAX_CALLS or call in self._calls:
             self._calls.setdefault(call, line)
         else:
             self.dropped += 1
+        # Ranks by the thousand say the same of a thousand sizes: their names alone are kept.
+        at = Call("", call.where, call.collective, call.nbytes, call.is_share)
+        if choice is not None:
+            key = (choice.comm, at)
+            if len(self._choices) < MAX_CALLS or key in self._choices:
+                ranks = self._choices.setdefault(key, {}).setdefault(choice.setting, {})
+                own = line if len(ranks) < _OWN_LINES else next(iter(ranks.values()))
+                ranks.setdefault(choice.rank, own)
 
     def scale(self, where: CommunicatorScale) -> None:
         """There is a communicator of this scale."""
@@ -337,20 +350,18 @@ class JobLogs:
             if call.collective is None:
                 self._put_nameless(call, line)
         self.recorded |= {where for where, sums in self.totals.items() if not sums["calls"]}
+        for (comm, call), settings in self._choices.items():
+            if call.collective in TUNABLE:
+                key = _key(call._replace(where=known[call.where]), call.collective)
+                self.choices[SharedCall(comm, key)] = settings
+        self._choices = {}
 
     def _put(self, call: Call, collective: Collective, line: str) -> None:
-        where = call.where
-        total = total_of(collective, call.nbytes, where.n_ranks) if call.is_share else call.nbytes
-        # Without the number of ranks it stays what it is: a rank's own bytes.
-        key = (where, collective, call.nbytes if total is None else total)
-        self.seen.setdefault(key, SizeRecord()).add(call, line)
+        self.seen.setdefault(_key(call, collective), SizeRecord()).add(call, line)
         if call.tells == "ran":
-            self.tuning.add(where)
+            self.tuning.add(call.where)
         elif call.tells == "answered":
-            self.recorded.add(where)
-        if call.comm and call.chosen is not None and collective in TUNABLE:
-            ranks = self.choices.setdefault(SharedCall(call.comm, key), {})
-            ranks.setdefault(call.rank, {}).setdefault(call.chosen, line)
+            self.recorded.add(call.where)
 
     def _put_nameless(self, call: Call, line: str) -> None:
         """Put a choice where it must be from, if the whole job has but one such collective."""
@@ -358,7 +369,7 @@ class JobLogs:
         names = {key[1] for key in mine or self.seen}
         if len(names) == 1:
             where = mine.pop()[0] if mine else call.where
-            self._put(call._replace(where=where, comm=""), names.pop(), line)
+            self._put(call._replace(where=where), names.pop(), line)
             return
         self.tuning.add(call.where)
         self.nameless.setdefault((call.where, call.nbytes), SizeRecord()).add(call, line)
@@ -375,11 +386,10 @@ def is_ours(name: str) -> bool:
     return name.split(" ", maxsplit=1)[0] == "rccltune"
 
 
-def total_of(collective: Collective, nbytes: int, n_ranks: int | None) -> int | None:
-    """A rank's own buffer as a tuner sees it; None where that needs what is not known."""
-    if not collective.is_shared:
-        return nbytes
-    return None if n_ranks is None else nbytes * n_ranks
+def _key(call: Call, collective: Collective) -> Key:
+    """Where, collective and size as a tuner sees it; a rank's own bytes where that is not known."""
+    n_ranks = call.where.n_ranks if call.is_share and collective.is_shared else 1
+    return (call.where, collective, call.nbytes * (n_ranks or 1))
 
 
 def _once(values: list[T], one: T) -> None:

@@ -26,7 +26,7 @@ from rccltune.logs.library import (
 from rccltune.logs.messages import KnownLine, known_lines
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, TUNABLE, Collective
-from rccltune.why.evidence import Call, JobLogs, NoSettingLeft
+from rccltune.why.evidence import Call, Choice, JobLogs, NoSettingLeft
 from rccltune.why.records import NOWHERE, CommunicatorScale, TunerAnswer, TypeAndOperation
 
 _MARK: Final = "rccltune: "
@@ -215,8 +215,8 @@ class LineReader:
             self._job.scale(_where(words))
         self._job.tell(known.tells, words, self._line)
 
-    def _put_call(self, call: Call) -> None:
-        self._job.call(call, self._line)
+    def _put_call(self, call: Call, choice: Choice | None = None) -> None:
+        self._job.call(call, self._line, choice)
 
     # --- the library ------------------------------------------------------------------------------
 
@@ -263,14 +263,11 @@ class LineReader:
             setting=ran,
             n_channels=int(last) - int(words["first"]) + 1 if last else None,
         )
+        choice = None
         if member.comm_id and ran is not None and self._process is not None:
-            by = f"{self._process.host}:{self._process.pid}"
-            call = call._replace(
-                comm=f"0x{member.comm_id}",
-                rank=f"rank {member.rank} ({by})",
-                chosen=_with_channels(ran, call.n_channels),
-            )
-        self._put_call(call)
+            name = f"rank {member.rank} ({self._process.host}:{self._process.pid})"
+            choice = Choice(f"0x{member.comm_id}", name, _with_channels(ran, call.n_channels))
+        self._put_call(call, choice)
 
     def _applied(self, words: Words, _: str) -> None:
         """Another reader of rule files answers a call."""
@@ -333,9 +330,8 @@ class LineReader:
             code=words["code"],
             offered=_cells(offered) if offered else None,
         )
-        if not comm.startswith("local"):
-            call = call._replace(comm=comm, rank=self._rank, chosen=answer or host)
-        self._put_call(call)
+        chosen = None if comm.startswith("local") else answer or host
+        self._put_call(call, Choice(comm, self._rank, chosen) if chosen else None)
 
     def _summary(self, words: Words, _: str) -> None:
         numbers = {name: int(value) for name, value in words.items() if name != "comm"}
