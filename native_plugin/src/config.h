@@ -32,6 +32,7 @@ struct config {
     size_t n_rules;                  /* in the file, for any communicator */
     size_t n_warnings;
     char unmet_need[128];          /* the first `#@ needs` that the environment lacks, or "" */
+    bool keeps_bits;               /* `#@ bits` */
     struct library wanted_library; /* of `#@ library`; unknown where there is none */
     struct library library; /* that asks us; unknown too where the file has no condition on it */
     bool product_unchecked; /* `#@ requires product` could not be held against the machine */

@@ -20,6 +20,7 @@ struct plugin {
                                  log or a record was asked for */
     struct rule_table *program_rules; /* what such a program may answer with; may be NULL */
     bool by_program;                  /* it says what is answered (rccltune_answer.h) */
+    bool keeps_bits;                  /* of results, as long as a rule answers each call */
     bool shows_table;                 /* cells are the host's own: not in version 2 */
     struct watch *watch;              /* NULL unless asked for */
     struct record *record;            /* the same */
@@ -132,6 +133,7 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->watch = watch;
     (*plugin)->record = record;
     (*plugin)->shows_table = comm->abi > 2;
+    (*plugin)->keeps_bits = config->keeps_bits && (*plugin)->table != NULL;
     (*plugin)->by_program = by_program;
     (*plugin)->is_noted = watch != NULL || record != NULL || by_program;
     (*plugin)->pid = process_id();
@@ -320,13 +322,31 @@ __attribute__((noinline)) static const struct candidate *decide_and_tell(
         rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes), counts);
 }
 
+/* Says once in a process that a call's results may have other bits: no rule answers it, whose
+ * size no probe had, or which the library does not let be chosen here. */
+__attribute__((noinline)) static void warn_of_bits(const struct plugin *plugin,
+                                                   const struct plugin_call *call)
+{
+    static atomic_bool said;
+    bool adds = call->collective == ABI_ALL_REDUCE || call->collective == ABI_REDUCE_SCATTER ||
+                call->collective == ABI_REDUCE;
+    if (!adds || !offers_a_cell(call) || atomic_exchange(&said, true)) {
+        return;
+    }
+    const struct segment_list *segment =
+        rule_table_segment(plugin->table, (unsigned)call->collective, call->n_bytes);
+    bool has_rule = segment != NULL && segment->count > 0;
+    output_say("rccltune: warning: " REASON_BITS "%s of %llu bytes: %s, so that its results may "
+               "have other bits than those of other sizes (docs/bits.md)\n",
+               collective_name(call->collective), (unsigned long long)call->n_bytes,
+               has_rule ? "the library does not let its rule's setting be chosen"
+                        : "no rule reaches so far");
+}
+
 /* What a job waits for: no lock, no allocation, no getenv, and no output unless somebody watches.
  */
-const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
+static inline const struct candidate *decide(struct plugin *plugin, const struct plugin_call *call)
 {
-    if (plugin == NULL) {
-        return NULL;
-    }
     if (plugin->is_noted) {
         bool counts = is_about_a_call(plugin, call);
         if (counts && plugin->record != NULL) {
@@ -348,6 +368,15 @@ const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin
         return &segment->head;
     }
     return segment->count > 1 ? decide_among(plugin, call, plugin->table, segment, false) : NULL;
+}
+
+const struct candidate *plugin_decide(struct plugin *plugin, const struct plugin_call *call)
+{
+    const struct candidate *chosen = plugin != NULL ? decide(plugin, call) : NULL;
+    if (chosen == NULL && plugin != NULL && plugin->keeps_bits) {
+        warn_of_bits(plugin, call);
+    }
+    return chosen;
 }
 
 struct plugin *plugin_as_in_a_job(void)

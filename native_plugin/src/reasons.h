@@ -34,4 +34,7 @@
 #define REASON_CONDITION    "R25 other-conditions"
 #define REASON_NO_RULES     "R26 without-rules"
 
+/* Of a file with `#@ bits`. */
+#define REASON_BITS "R27 bits-not-kept: "
+
 #endif

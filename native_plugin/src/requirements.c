@@ -113,6 +113,7 @@ static enum config_outcome check_library(struct load *load, const struct rule_fi
     char wanted[LIBRARY_TEXT_SIZE];
     char found[LIBRARY_TEXT_SIZE];
     config->wanted_library = file->library;
+    config->keeps_bits = file->bits[0] != '\0';
     if (file->library.family == LIBRARY_UNKNOWN) {
         return CONFIG_RULES;
     }

@@ -377,6 +377,20 @@ static void parse_library(struct parser *parser, struct text rest)
     *kept = found;
 }
 
+/* Results would change where two files were joined by hand: never ignored. */
+static void parse_bits(struct parser *parser, struct text rest)
+{
+    struct text line = text_trim(rest);
+    struct text name;
+    char *kept = parser->file->bits;
+    if (!text_next_word(&rest, &name) || text_trim(rest).left > 0 ||
+        !keep_text(kept, sizeof parser->file->bits, name)) {
+        note(parser, FINDING_ERROR, "bad-bits",
+             "bits: '%.*s' is not understood, or contradicts an earlier line", shown(line),
+             line.at);
+    }
+}
+
 static void parse_directive(struct parser *parser, struct text rest)
 {
     struct rule_file *file = parser->file;
@@ -400,6 +414,8 @@ static void parse_directive(struct parser *parser, struct text rest)
         parse_requires(parser, rest);
     } else if (text_is(word, "library")) {
         parse_library(parser, rest);
+    } else if (text_is(word, "bits")) {
+        parse_bits(parser, rest);
     } else if (text_is(word, "needs") &&
                text_split(text_trim(rest), '=', &need.name, &need.value) &&
                file->n_needs < RULE_FILE_MAX_NEEDS) {

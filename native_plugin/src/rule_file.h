@@ -7,7 +7,7 @@
  * the vendors' example plugins read (RCCL 2.28.3+ src/plugin/tuner/csv_tuner.cc, NCCL 2.30.7
  * plugins/tuner/example); columns 11 and 12 exist in a fork.  `#@` lines are ours and comments to
  * everyone else: `#@ format 1`, `#@ requires KEY=VALUE…`, `#@ library NCCL 2.28.9`,
- * `#@ needs NAME=VALUE`, `#@ end N`.
+ * `#@ bits NAME`, `#@ needs NAME=VALUE`, `#@ end N`.
  *
  * `#@ format` begins a file of rccltune's and `#@ end N` ends it, with N rows between, taken or
  * not: one that was cut, or is being written, has not both and is refused.  A file that says
@@ -86,6 +86,7 @@ struct rule_file {
     size_t n_warnings;
     struct requirement requirement;
     struct library library; /* of `#@ library`; LIBRARY_UNKNOWN where there is none */
+    char bits[64];          /* of `#@ bits`: rules that keep the bits of results; or "" */
     struct environment_need needs[RULE_FILE_MAX_NEEDS];
     size_t n_needs;
 };

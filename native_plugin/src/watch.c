@@ -84,8 +84,7 @@ static void add_library(struct lines *lines, const struct config *config)
     bool asks = config->wanted_library.family != LIBRARY_UNKNOWN;
     bool library_unchecked = asks && config->library.family == LIBRARY_UNKNOWN;
     if (config_is_of_another_library(config)) {
-        lines_add(lines, " library=%s rules-for=%s",
-                  library_text(&config->library, found),
+        lines_add(lines, " library=%s rules-for=%s", library_text(&config->library, found),
                   library_text(&config->wanted_library, wanted));
     }
     if (config->product_unchecked || library_unchecked) {

@@ -42,6 +42,7 @@ static void check_tolerated_forms(void)
     expect("allreduce,0,18446744073709551615,-1,-1,16,-1,-1\n", 1, 0, 0, NULL);
     expect("allreduce,0,1,ring,ll,0,1,2,-1,-1,-1,-1\n", 1, 0, 0, NULL);
     expect("#@ hole 1 2 not measured\n#@\n#@ simulated\n" ROW, 1, 0, 0, NULL);
+    expect("#@ bits trees-1\n#@ bits  trees-1\n" ROW, 1, 0, 0, NULL);
     expect("#@ library NCCL 2.28.9\n \t#@  library\tNCCL  2.28.09 \r\n" ROW, 1, 0, 0, NULL);
     expect("#@ requires product=A100-SXM4-40GB\n#@ requires product=NVIDIA-A100-SXM4-40GB\n", 0, 0,
            0, NULL);
@@ -81,6 +82,9 @@ static void check_errors(void)
     expect("#@ requires product=\n", 0, 1, 0, "bad-requires");
     expect("#@ requires product=NVIDIA-H200\n#@ requires product=NVIDIA-H100\n", 0, 1, 0,
            "bad-requires");
+    expect("#@ bits\n" ROW, 1, 1, 0, "bad-bits");
+    expect("#@ bits one two\n" ROW, 1, 1, 0, "bad-bits");
+    expect("#@ bits one\n#@ bits two\n", 0, 1, 0, "bad-bits");
     expect("#@ library\n" ROW, 1, 1, 0, "bad-library");
     expect("#@ library NCCL\n", 0, 1, 0, "bad-library");
     expect("#@ library NCCL 2.28\n", 0, 1, 0, "bad-library");

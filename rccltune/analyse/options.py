@@ -26,6 +26,7 @@ class ChoiceOptions:
         arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
             requires nothing that holds for one vendor's library alone.
         proven: only rules whose gain repeats prove.
+        same_bits: only settings that add alike at every size.
         own: what the library takes by itself, by target and size in bytes: a rule that names it
             there wins nothing.
     """
@@ -37,6 +38,7 @@ class ChoiceOptions:
     weights: tuple[tuple[Collective, Scale, int, float], ...] = ()
     arch: str | None = None
     proven: bool = False
+    same_bits: bool = False
     own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

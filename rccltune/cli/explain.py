@@ -171,6 +171,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
         "findings": found.file.findings,
         "requires": dict(found.file.requires),
         "library": found.file.library,
+        "bits": found.file.bits,
         "needs": dict(found.file.needs),
         "dead": [rule.line for rule in found.audit.dead],
         "fallback": [rule.line for rule in found.audit.fallbacks],
@@ -268,6 +269,16 @@ def _remarks(found: Explanation) -> list[str]:
         lines.append("requires " + " ".join(f"{key}={value}" for key, value in file.requires))
     if file.library is not None:
         lines.append(f"measured with {file.library}; RCCLTUNE_STRICT=1 refuses another library")
+    if file.bits is not None:
+        lines.append(
+            f"results keep their bits ({file.bits}): at every size that a rule reaches, within one "
+            "communicator, by calls outside groups, with this library and environment"
+        )
+    elif any(rule.collective.reduces for rule in file.rules):
+        lines.append(
+            "sums may change their bits where a rule begins or ends "
+            "(emit-config --same-bits: rules that keep them)"
+        )
     if found.placement is not None:
         name, without = found.placement.name, "used" if found.placement.without else "not used"
         used = "used" if found.placement.with_it else "not used"

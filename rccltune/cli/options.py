@@ -95,6 +95,7 @@ class ChoiceArguments:
     max_channels: int | None = None
     workload: Path | None = None
     proven: bool = False
+    same_bits: bool = False
 
     def options(self, done: FitResult) -> ChoiceOptions:
         """Options for choosing zones; the baseline is looked up among what was measured."""
@@ -112,6 +113,7 @@ class ChoiceArguments:
                 for one in (read_workload(self.workload).counts if self.workload else ())
             ),
             proven=self.proven,
+            same_bits=self.same_bits,
         )
 
 
@@ -162,6 +164,12 @@ _CHOOSING = (
         group="Choosing",
         is_flag=True,
         help="Leave out rules whose gain repeats do not prove.",
+    ),
+    grouped(
+        "--same-bits",
+        group="Choosing",
+        is_flag=True,
+        help="Choose only settings whose results keep their bits at every size.",
     ),
 )
 

@@ -39,6 +39,8 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
     extra: Any = field.json_schema_extra
     place: dict[str, Any] = {"group": extra["group"], "usual": extra["usual"]}
     place["help"] = help or field.description
+    if isinstance(field.default, bool):
+        return grouped(flag(name), is_flag=True, default=None, **place)
     if name == "env":
         kind: Any = PAIR
         gather: Any = _pairs

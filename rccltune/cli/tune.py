@@ -83,7 +83,7 @@ def tune(
 
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
     # Its sizes are measured, and weigh by its calls.
-    choosing = replace(choosing, workload=request.workload)
+    choosing = replace(choosing, workload=request.workload, same_bits=request.sweep.same_bits)
     if request.site.runner != PERF:
         raise CommandLineError(
             "tune measures with rccltune-perf, and rccl-tests have the last word",

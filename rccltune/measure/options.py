@@ -250,6 +250,11 @@ class SweepOptions(BaseModel):
         "What",
         metavar="|".join(PLACEMENTS),
     )
+    same_bits: bool = _option(
+        default=False,
+        text="Probe the order in which settings add, for rules that keep results' bits.",
+        group="What",
+    )
     communicators: _Count = _option(
         defaults.COMMUNICATORS,
         f"In how many to time what could win. [default: {defaults.COMMUNICATORS}]",

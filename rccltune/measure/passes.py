@@ -15,9 +15,10 @@ import itertools
 import math
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from rccltune.bits import probes
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, SILENT, Role, Setting
@@ -50,6 +51,10 @@ class SweepScope:
         timing: one of TIMINGS.
         n_communicators: of the second pass.
         checked_up_to: largest call in bytes whose results are checked; None checks all, 0 none.
+        n_ranks: of the communicator, 0 where nothing depends on it.
+        one_trees: settings that may have one tree, of each collective that was probed.
+        same_bits: probe the order in which settings add, and time those with one tree.
+        probed_up_to: largest probe in bytes, None for the largest size.
         idle_source: what says that idle is the site where the log names no channels; see
             :class:`rccltune.releases.Release`.
     """
@@ -63,6 +68,10 @@ class SweepScope:
     timing: str = defaults.TIMING
     n_communicators: int = defaults.COMMUNICATORS
     checked_up_to: int | None = None
+    n_ranks: int = 0
+    same_bits: bool = False
+    one_trees: Mapping[Collective, tuple[Setting, ...]] = field(default_factory=dict)
+    probed_up_to: int | None = None
     idle_source: str = ""
 
     def settings_of(self, collective: Collective) -> tuple[Setting, ...]:
@@ -72,7 +81,22 @@ class SweepScope:
         if self.settings:
             return tuple(one for one in self.settings if plan.has(collective, one))
         usual = plan.usual_settings(collective)
-        return (*usual, *(replace(s, channels=n) for s in usual for n in self.counts))
+        more = (replace(s, channels=n) for s in usual for n in self.counts)
+        return tuple(dict.fromkeys((*usual, *more, *self.one_trees.get(collective, ()))))
+
+    def probed(self) -> Iterator[tuple[Collective, int]]:
+        """Collectives whose order of adding is probed, up to how many bytes."""
+        for collective in probes.ADDING if self.same_bits else ():
+            if sizes := self.sizes.get(collective):
+                most = sizes[-1] if self.probed_up_to is None else self.probed_up_to
+                yield collective, min(sizes[-1], most)
+
+    def with_one_trees(self, table: pd.DataFrame | None) -> SweepScope:
+        """Add settings with fewer channels, where those alone have one tree."""
+        if table is None or not self.same_bits:
+            return self
+        more = {one: probes.candidates(table, one) for one, _ in self.probed()}
+        return replace(self, one_trees=more)
 
     def only(self, sizes: Mapping[Collective, Collection[int]]) -> SweepScope:
         """Replace the sizes to measure, in bytes."""
@@ -139,6 +163,7 @@ class RunPlan:
             plan.FIRST: "once each",
             plan.ASKED: "asked what it runs",
             plan.SITE: "in starts that take turns",
+            plan.ORDERS: "asked in which order they add",
         }
         return f"{who}, {how.get(self.purpose, 'with care')}"
 
@@ -166,8 +191,34 @@ def _asked(wanted: SweepScope) -> Iterator[CollectiveCall]:
             yield CollectiveCall(collective, wanted.dtype, wanted.op, placement, nbytes)
 
 
-def plan_first_pass(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+def plan_first_orders(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+    """Probes of each setting at its largest size."""
+    steps = [
+        step
+        for collective, largest in wanted.probed()
+        for step in probes.first_steps(collective, largest, wanted.n_ranks)
+    ]
+    return [RunPlan(plugin=True, communicators={Label(plan.ORDERS, 0): tuple(steps)})] * bool(steps)
+
+
+def plan_orders(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+    """Probes of what may have one tree, at all sizes, in fresh communicators."""
+    steps = [
+        step
+        for collective, largest in wanted.probed()
+        for step in probes.all_steps(
+            collective,
+            probes.candidates(table, collective) if table is not None else (),
+            largest,
+            wanted.n_ranks,
+        )
+    ]
+    return [RunPlan(plugin=True, communicators={Label(plan.ORDERS, 1): tuple(steps)})] * bool(steps)
+
+
+def plan_first_pass(wanted: SweepScope, table: pd.DataFrame | None = None) -> list[RunPlan]:
     """First pass: every setting once, with results checked and what ran said by the library."""
+    wanted = wanted.with_one_trees(table)
     called = set(wanted.calls())
     checks = [Step(plan.CALL, SILENT, call) for call in _asked(wanted) if call not in called]
     timed = []
@@ -197,7 +248,7 @@ def captures(table: pd.DataFrame | None) -> bool:
     """Whether calls could be captured into graphs; also where that was not tried."""
     if table is None:
         return True
-    own = table[table["clock"] == GRAPH]
+    own = table[(table["clock"] == GRAPH) & (table["step"] == plan.MEASURE)]
     return own.empty or bool((own["state"] != rows.UNTIMED).any())
 
 
@@ -223,14 +274,16 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
             worth it everywhere.
     """
     captured = captures(table)
+    wanted = wanted.with_one_trees(table)
     refined, tried = wanted, _guessed(wanted)
     more: tuple[Step, ...] = ()
     if table is not None:
         quick = quick_rows(table)
         between = sizes_between(quick, wanted)
-        tried = settings_that_could_win(quick, between)
-        more = _checks_of(wanted, tried, between)
-        refined, tried = wanted.with_sizes(between), without_losers(quick, tried)
+        could_win = settings_that_could_win(quick, between)
+        refined = wanted.with_sizes(between)
+        tried = _with_one_trees(wanted, quick, without_losers(quick, could_win), between)
+        more = _checks_of(wanted, _with_one_trees(wanted, quick, could_win, between), between)
     steps = _fine(refined, tried, captured=captured)
     return [
         RunPlan(
@@ -241,6 +294,23 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
             },
         )
     ]
+
+
+def _with_one_trees(
+    wanted: SweepScope,
+    quick: pd.DataFrame,
+    tried: Cells,
+    between: Mapping[Collective, Sequence[int]],
+) -> Cells:
+    """Settings worth measuring, and the fastest of those that may have one tree."""
+    found = {cell: list(settings) for cell, settings in tried.items()}
+    for collective, settings in wanted.one_trees.items():
+        is_own = quick["collective"] == collective.value
+        own = quick[is_own & quick["setting"].isin([str(one) for one in settings])]
+        for cell, more in settings_that_could_win(own, between).items():
+            known = found.setdefault(cell, [])
+            known += [one for one in more if one not in known]
+    return found
 
 
 def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
@@ -355,6 +425,8 @@ def _has_no_channels(setting: Setting | None) -> bool:
 # None before those are measured, when what it says is a guess.
 STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], ...]] = (
     plan_asked,
+    plan_first_orders,
+    plan_orders,
     plan_first_pass,
     plan_loops,
     plan_second_pass,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rccltune.bits.probes import ADDING
 from rccltune.launch import signals, variables
 from rccltune.logs.library import tuner_of
 from rccltune.measure import passes, workload_sizes
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 # Words of types that rccl-tests spells in two ways.
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
 _GATED: Final = ("gfx94", "gfx95")
+# What ranks that share a few processors add in seconds.
+_PROBED_OF_SIMULATED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +262,8 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
             f"nothing of what was asked for can be called by {n_ranks} ranks",
             hint="ask for larger sizes (--max-bytes).",
         )
+    if sweep.same_bits:
+        _check_bits(sweep, instrument)
     dtype, op = call_words(sweep)
     release = release_of(instrument.ground.library.version)
     return SweepScope(
@@ -271,8 +276,33 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
         timing=request.timing,
         n_communicators=request.communicators,
         checked_up_to=instrument.checked_up_to,
+        n_ranks=n_ranks,
+        same_bits=sweep.same_bits,
+        probed_up_to=None if instrument.site.node is None else _PROBED_OF_SIMULATED,
         idle_source=release.idle_source if release is not None else "",
     )
+
+
+def _check_bits(sweep: Sweep, instrument: Instrument) -> None:
+    """Stop where no order of adding is probed.
+
+    Raises:
+        CommandLineError: why.
+    """
+    why = ""
+    if instrument.site.scale.n_nodes > 1:
+        why = "trees of several nodes were never held against GPUs"
+    elif instrument.site.node is None and instrument.ground.simulated:
+        why = "the real library runs no kernels without a GPU, so nothing is added"
+    elif sweep.redop != "sum":
+        why = f"only sums are probed, and --op is {sweep.redop}"
+    elif not set(sweep.collectives) & set(ADDING):
+        why = "none of these collectives adds by an order that can be probed"
+    if why:
+        raise CommandLineError(
+            f"--same-bits: {why}",
+            hint="probe all_reduce or reduce_scatter of one node, --op sum (docs/bits.md).",
+        )
 
 
 def call_words(sweep: Sweep) -> tuple[str, str]:

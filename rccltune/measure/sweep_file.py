@@ -70,6 +70,7 @@ def sweep_of(options: SweepOptions) -> Sweep:
         rank_placement=options.rank_placement or defaults.RANK_PLACEMENT,
         graph=int(options.timing == "graph"),
         seed=options.seed,
+        same_bits=options.same_bits,
     )
 
 
@@ -91,6 +92,7 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "rank_placement": sweep.rank_placement,
         "np": sweep.scales[0].n_ranks if is_first else None,
         "seed": sweep.seed,
+        "same_bits": sweep.same_bits,
         "channels": sweep.counts,
         "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
     }

@@ -78,6 +78,7 @@ class Sweep:
     """Plan of a sweep, as resolved from options and sweep.yaml.
 
     Attributes:
+        same_bits: the order in which settings add is probed.
         counts: channel counts that the settings are measured with, too.
         wanted: the only sizes to measure, rising, for each collective; empty where the range
             from ``min_nbytes`` to ``max_nbytes`` says them.
@@ -101,6 +102,7 @@ class Sweep:
     repeats: Whole = defaults.REPEATS
     mode: Mode | None = None
     seed: Whole = 0
+    same_bits: bool = False
     counts: tuple[Whole, ...] = ()
     wanted: tuple[tuple[Collective, tuple[Whole, ...]], ...] = ()
 

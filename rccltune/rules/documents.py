@@ -186,6 +186,7 @@ class RuleDocument:
         requires: what a machine must be for the file to apply, (key, value) pairs.
         library: ``NCCL 2.28.9`` that the rules were measured with; None where that is not known.
         needs: variables that a job must set for the rules, (name, value) pairs.
+        bits: name of the bits that results keep at every size; None where none are kept.
     """
 
     provenance: tuple[str, ...]
@@ -193,6 +194,7 @@ class RuleDocument:
     needs: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
     library: str | None = None
+    bits: str | None = None
 
 
 def sections_of(zones: Iterable[Zone]) -> tuple[Section, ...]:

@@ -12,6 +12,7 @@ from rccltune import plugin
 from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced
+from rccltune.bits.choice import PROMISE, ChosenBits, choose_same_bits
 from rccltune.machine import overrides
 from rccltune.model import schema
 from rccltune.model.brief import brief
@@ -24,7 +25,7 @@ from rccltune.model.settings import LL128_FORCED, Scale, Target, Vendor, vendor_
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import library_named
 from rccltune.rules import documents, exports, writer
-from rccltune.rules.choices import choice_of
+from rccltune.rules.choices import choice_of, table_of
 from rccltune.rules.documents import RuleDocument, Section
 from rccltune.rules.line_format import product_name
 from rccltune.rules.placement_files import (
@@ -167,6 +168,10 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     fitted = fit_session(request.folder, reporter=reporter)
     options = request.options(fitted)
     choice = choice_of(fitted, options)
+    kept: ChosenBits | None = None
+    if options.same_bits:
+        kept = choose_same_bits(request.folder, table_of(fitted), choice.zones, options.tolerance)
+        choice = replace(choice, zones=kept.zones)
     if not choice.zones:
         raise TooLittleDataError(
             "there is nothing to choose from: no collective has two settings that a rule can name",
@@ -176,7 +181,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     if not is_vendor_told(fitted):
         reporter.say(VENDOR_UNKNOWN)
     placement = required_placement(fitted, reporter)
-    document = _document(fitted, choice, options, placement)
+    document = _document(fitted, choice, options, placement, kept)
     path = _path(request, fitted.session.fingerprint, placement)
     use = _use(path, document, placement)
     return EmittedRules(
@@ -188,7 +193,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
         left_out=(*choice.left_out, *map(_excluded, fitted.quarantined)),
         notices=_notices(fitted, choice, document),
         placement=placement,
-        choice=choice_record(fitted, choice, options),
+        choice=choice_record(fitted, choice, options, kept.name if kept else None),
     )
 
 
@@ -263,7 +268,11 @@ def _use(
 
 
 def _document(
-    fitted: FitResult, choice: Choice, options: ChoiceOptions, placement: str | None
+    fitted: FitResult,
+    choice: Choice,
+    options: ChoiceOptions,
+    placement: str | None,
+    kept: ChosenBits | None,
 ) -> RuleDocument:
     sections = documents.sections_of(choice.zones)
     named = options.baseline
@@ -272,6 +281,8 @@ def _document(
             *provenance(fitted),
             *([f"placement of ranks: {placement}"] if placement else []),
             *([f"baseline: {named}, as it was named (--baseline)"] if named else []),
+            *(kept.words if kept else ()),
+            *([PROMISE] if kept else []),
             *_overwritten(fitted, sections),
         ),
         requires=(
@@ -279,6 +290,7 @@ def _document(
             *([("placement", placement)] if placement else []),
         ),
         library=library_of(fitted),
+        bits=kept.name if kept else None,
         needs=_needs(fitted, sections),
         sections=sections,
     )

@@ -86,6 +86,11 @@ def library(release: str) -> str:
     return f"#@ library {release}"
 
 
+def bits(name: str) -> str:
+    """The line that says that a file's rules keep the bits of results."""
+    return f"#@ bits {name}"
+
+
 def hole(low: int | str, high: int | str, reason: str) -> str:
     """Sizes that are left to the library; a reason that is too long is cut."""
     head = f"#@ hole {low} {high} "

@@ -84,6 +84,7 @@ class RuleFile:
         rules: in file order; empty where the file is refused.
         requires: (key, value) pairs of ``#@ requires``.
         library: of ``#@ library``, ``NCCL 2.28.9``; None without such a line.
+        bits: of ``#@ bits``: rules that keep results' bits; None in any other file.
         needs: (name, value) pairs of ``#@ needs``.
         holes: of ``#@ hole``.
         machine: that it was written for, as its head has it; None in a file of somebody else's.
@@ -93,6 +94,7 @@ class RuleFile:
     findings: tuple[LineFinding, ...]
     requires: tuple[tuple[str, str], ...] = ()
     library: str | None = None
+    bits: str | None = None
     needs: tuple[tuple[str, str], ...] = ()
     holes: tuple[StatedNoRule, ...] = ()
     machine: str | None = None
@@ -132,6 +134,8 @@ _COLUMNS: Final = (
 )
 _WRITTEN: Final = re.compile(r"# written by rccltune \S+ for (.+)")
 _REQUIRED: Final = 8
+# Of bits, as the plugin keeps it.
+_LONGEST_NAME: Final = 63
 _UNDERSTOOD: Final = 12
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_INT32: Final = 2**31 - 1
@@ -170,6 +174,7 @@ class _Reader:
         self.findings: list[LineFinding] = []
         self.requires: dict[str, str] = {}
         self.library: str | None = None
+        self.bits: str | None = None
         self.needs: list[tuple[str, str]] = []
         self.holes: list[StatedNoRule] = []
         self.section = ""
@@ -192,6 +197,7 @@ class _Reader:
             findings=tuple(self.findings),
             requires=tuple(self.requires.items()),
             library=self.library,
+            bits=self.bits,
             needs=tuple(self.needs),
             holes=tuple(self.holes),
             machine=self.machine,
@@ -236,6 +242,8 @@ class _Reader:
                 self.read_requires(pairs)
             case ["library", *release]:
                 self.read_library(release)
+            case ["bits", *rest]:
+                self.read_bits(rest)
             case ["needs", *_] if "=" in directive:
                 # All of the line's rest: a value may have blanks in it.
                 name, _, value = grammar.trim(directive[len("needs") :]).partition("=")
@@ -265,6 +273,16 @@ class _Reader:
                     f"requires: '{pair}' is not understood, or contradicts an earlier line",
                 )
             self.requires.setdefault(key, value)
+
+    def read_bits(self, name: list[str]) -> None:
+        """Like a condition: results would change bits where two files are joined by hand."""
+        if len(name) != 1 or len(name[0]) > _LONGEST_NAME or self.bits not in (None, name[0]):
+            self.error(
+                "bad-bits",
+                f"bits: '{' '.join(name)[:40]}' is not understood, or contradicts an earlier line",
+            )
+            return
+        self.bits = _said(name[0])
 
     def read_library(self, words: list[str]) -> None:
         release = library_release(words)

@@ -36,6 +36,7 @@ class StoredChoice:
         max_channels: of a rule, None without a limit.
         baseline: setting that stands for the library, None for the library itself.
         proven: only gains that repeats prove made a rule.
+        bits: name of the bits that results keep; None where rules are the fastest.
         zones: of every target, from 0 to 2^63-1: what runs where, its gain, what it rests on; or
             why it is left to the library.
         left_out: settings that were measured and can be in no rule.
@@ -49,18 +50,22 @@ class StoredChoice:
     max_channels: Whole | None
     baseline: Setting | None
     proven: bool
+    bits: Line | None = None
     zones: tuple[Zone, ...]
     left_out: tuple[UnselectableSetting, ...]
     notices: tuple[Notice, ...]
 
 
-def choice_record(done: FitResult, choice: Choice, options: ChoiceOptions) -> StoredChoice:
+def choice_record(
+    done: FitResult, choice: Choice, options: ChoiceOptions, bits: str | None = None
+) -> StoredChoice:
     """Make the record of a choice.
 
     Args:
         done: the session that it is of.
         choice: from its samples.
         options: how it was chosen.
+        bits: name of the bits that results keep.
     """
     made = StoredChoice(
         samples_sha256=done.samples_sha256,
@@ -70,6 +75,7 @@ def choice_record(done: FitResult, choice: Choice, options: ChoiceOptions) -> St
         max_channels=options.max_channels,
         baseline=options.baseline,
         proven=options.proven,
+        bits=bits,
         zones=choice.zones,
         left_out=choice.left_out,
         notices=choice.notices,

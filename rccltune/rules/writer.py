@@ -42,6 +42,7 @@ def render(document: RuleDocument) -> str:
     lines = [line for text in document.provenance for line in _comment(text)]
     lines += line_format.requires(document.requires)
     lines += [line_format.library(document.library)] if document.library else []
+    lines += [line_format.bits(document.bits)] if document.bits else []
     lines += [line_format.needs(name, value) for name, value in document.needs]
     lines += _comment(f"columns: {_COLUMNS}")
     for section in document.sections:

@@ -37,6 +37,7 @@ trees              of an order: how many trees an element has, by its place
 tree               of an order: number of its tree, or of all its trees
 signature          of an order: number of where in the result which tree stands
 bits               of an order: number of the bits that random numbers gave
+first_end          of an order: elements before the first one with another tree
 note               why there is no time
 state              see below
 counts             whether the time is its setting's own
@@ -109,7 +110,7 @@ def _nothing() -> pd.DataFrame:
     import pandas as pd
 
     whole = ("run", "line", "communicator", "number", "asked_nbytes", "nbytes", "calls")
-    other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong", "trees")
+    other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong", "trees", "first_end")
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
     made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
     return made
@@ -120,7 +121,18 @@ _COLUMNS: Final = (
     *("asked_nbytes", "nbytes", "clock", "setting", "purpose", "number", "rules"),
     *("calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
-    *("checked", "wrong", "trees", "tree", "signature", "bits", "note", "state", "counts"),
+    *(
+        "checked",
+        "wrong",
+        "trees",
+        "tree",
+        "signature",
+        "bits",
+        "first_end",
+        "note",
+        "state",
+        "counts",
+    ),
 )
 
 
@@ -148,9 +160,17 @@ def _rows(run: PerfRun) -> pd.DataFrame:
         found[column] = by_line[column].sum(min_count=1).to_numpy()
     steps = pd.DataFrame([_described(one) for one in run.steps[:n_done]])
     found = found.drop(columns=["step", "communicator"]).merge(steps, on="line")
+    ends = {line: _end_of(words[0]) for line, words in run.remarks.orders}
+    found["first_end"] = found["line"].map(ends).astype(float)
     found["run"], found["process"] = run.number, run.file.process
     joined: pd.DataFrame = found
     return joined
+
+
+def _end_of(word: str) -> float:
+    """The elements of ``TREE:END``."""
+    end = word.partition(":")[2]
+    return float(end) if end.isdigit() else 0.0
 
 
 def _described(one: PlacedStep) -> dict[str, Any]:

@@ -89,6 +89,7 @@ WRONG = {
     "cut": "",
     "bad-requires": "#@ requires colour=red",
     "bad-library": "#@ library NCCL 2.28",
+    "bad-bits": "#@ bits one two",
     "half-setting": "allreduce,0,1,-1,ll,-1,1,8",
     "header-row": "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks",
     "min-above-max": "allreduce,2,1,tree,ll,-1,1,8",

@@ -1,0 +1,1 @@
+"""Rules under the condition that results keep their bits (docs/bits.md)."""
