@@ -39,6 +39,7 @@ SAID: dict[str, Any] = {
     "dtype": ["bfloat16"],
     "op": "max",
     "placement": "in",
+    "same_bits": True,
     "communicators": 6,
     "timing": "loop",
     "budget": "3600s",
@@ -65,6 +66,8 @@ def words(name: str) -> list[str]:
         return [flag(name)]
     if isinstance(value, dict):
         return [word for pair in value.items() for word in (flag(name), "=".join(pair))]
+    if value is True:
+        return [flag(name)]
     if isinstance(value, list):
         return [word for each in value for word in (flag(name), str(each))]
     return [flag(name), str(value)]
