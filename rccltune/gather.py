@@ -57,7 +57,7 @@ FIELDS = _named(
     ratio value low high n n_sizes n_undecided clock loop one_root registered bfloat16
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype op redop graph nbytes baseline_us tuned_us interval ran
-    answer n_launches n_wrong judgement judgements rule before after reason why zones zone
+    answer n_launches n_wrong cost_ns judgement judgements rule before after reason why zones zone
     """
 )
 # Hashed where they stand; of these the list is of variables; of these only what is known below.
