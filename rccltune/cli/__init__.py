@@ -45,6 +45,7 @@ _VERBS: Final = {
     "emit-config": ("rccltune.cli.emit_config", "emit_config", "Choose settings, write rules."),
     "verify": ("rccltune.cli.verify", "verify", "Keep only the rules that win on this machine."),
     "compare": ("rccltune.cli.compare", "compare", "Say whether B is faster than A, and where."),
+    "check": ("rccltune.cli.check", "check", "Say whether verified rules still hold here."),
     "plot": ("rccltune.cli.report", "plot", "Draw what was measured, fitted and chosen."),
     "report": ("rccltune.cli.report", "report", "Write one page that can be mailed."),
     "workload": ("rccltune.cli.workload", "workload", "Say what a recorded job asks for."),

@@ -105,6 +105,7 @@ class OngoingComparison:
         scope: sizes one an octave, type, operation and timing.
         n_starts: of either side, or communicators inside a process.
         budget_s: seconds for all starts, None for as many as it takes.
+        is_refined: whether sizes beside those that differ are looked at, too.
         is_over: the budget is spent.
     """
 
@@ -116,6 +117,7 @@ class OngoingComparison:
     reporter: Reporter
     hosts: HostComparison
     budget_s: float | None = None
+    is_refined: bool = True
     is_over: bool = False
     runs: list[PerfRun] = field(default_factory=list)
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
@@ -170,6 +172,8 @@ class OngoingComparison:
         return found
 
     def _quarters(self, collective: Collective, low: int, high: int) -> tuple[int, ...]:
+        if not self.is_refined:
+            return ()
         n_ranks = self.sides[0].instrument.ground.n_ranks
         sizes = plan.sizes_for(passes.quarters(low, high), collective, n_ranks)
         return tuple(one for one in sizes if low < one < high)

@@ -30,6 +30,7 @@ from rccltune.session.store import Session
 
 ENV_SH: Final = "env.sh"
 README: Final = "README"
+CHECK: Final = "check"
 SIMULATED: Final = (
     "SIMULATED: these rules come from a stand-in benchmark, not from hardware; not for production"
 )
@@ -160,7 +161,7 @@ def is_ours(target: Path) -> bool:
 
 
 def _is_of_ours(name: str) -> bool:
-    return name in (ENV_SH, README, plugin.LIBRARY) or name.startswith("rccl_tuner")
+    return name in (ENV_SH, README, CHECK, plugin.LIBRARY) or name.startswith("rccl_tuner")
 
 
 def _has_mark(target: Path) -> bool:
@@ -182,6 +183,7 @@ def write_folder(done: Deployment, sessions: Sequence[Session]) -> None:
         for rule_file in done.rules:
             _write(half / rule_file.name, rule_file.content, 0o444)
         _write(half / ENV_SH, env_sh(done, target).encode(), 0o444)
+        _write(half / CHECK, _CHECK_SH.encode(), 0o555)
         _write(half / README, _readme(done, sessions, library).encode(), 0o444)
         check(done, half)
         half.chmod(0o755)
@@ -201,6 +203,12 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     path.chmod(mode)
 
 
+_CHECK_SH: Final = """\
+#!/bin/sh
+# Do these rules still hold on this machine? In a job script, before its ranks start:
+#   check --quick || unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_CONFIG_DIR
+exec rccltune check "$(CDPATH='' cd "$(dirname "$0")" && pwd)" "$@"
+"""
 _EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 
@@ -343,6 +351,7 @@ def _readme(done: Deployment, sessions: Sequence[Session], library: bytes) -> st
         "It sets",
         *(f"  {name}={value}" for name, value in done.variables(done.directory).items()),
         "To leave it out in a job, unset these.",
+        f"Whether they still hold here:  {shlex.quote(str(done.directory / CHECK))} [--quick]",
         "",
         "sha256 of what was put here:",
         *(f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in contents),

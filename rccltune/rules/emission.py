@@ -21,16 +21,14 @@ from rccltune.model.errors import MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import LL128_FORCED, Scale, Target, Vendor, vendor_of
+from rccltune.model.settings import LL128_FORCED, Scale, Target
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import library_named
 from rccltune.rules import documents, exports, writer
 from rccltune.rules.choices import choice_of, table_of
 from rccltune.rules.documents import RuleDocument, Section
-from rccltune.rules.line_format import product_name
 from rccltune.rules.placement_files import (
     file_name,
-    gfx_of,
     name_with_placement,
     required_placement,
 )
@@ -44,6 +42,7 @@ from rccltune.rules.provenance import (
 )
 from rccltune.rules.reader import read_rules
 from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.requirements import requirements_of
 from rccltune.rules.stored_choice import (
     CHOICE_FILE,
     StoredChoice,
@@ -352,31 +351,3 @@ def _overwritten(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[str,
         library = library_named(name, machine.arch_or_vendor)
         found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
     return tuple(found)
-
-
-def requirements_of(fingerprint: Fingerprint) -> tuple[tuple[str, str], ...]:
-    """What a file of this machine requires, as far as that is known.
-
-    Arch, compute units and mode of AMD's GPUs, the product of NVIDIA's.
-    """
-    mode = fingerprint.mode
-    pairs = (
-        ("arch", gfx_of(fingerprint)),
-        ("product", _nvidia_product(fingerprint)),
-        ("cus", fingerprint.cu_count),
-        ("compute", mode.compute if mode else None),
-        ("memory", mode.memory if mode else None),
-    )
-    return tuple((key, str(value)) for key, value in pairs if value is not None)
-
-
-def _nvidia_product(fingerprint: Fingerprint) -> str | None:
-    """The product as the plugin finds it on the machine; None where that is not one.
-
-    CUDA names a slice of a GPU after it (``NVIDIA H200 MIG 1g.18gb``), which the driver's list of
-    GPUs does not have.
-    """
-    product = fingerprint.product
-    if product is None or vendor_of(product) is not Vendor.NVIDIA:
-        return None
-    return None if " + " in product or " MIG " in product else product_name(product)

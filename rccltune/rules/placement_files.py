@@ -7,13 +7,16 @@ than the node holds is for the placement that was measured alone, unless ranks c
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rccltune.analyse.fit import FitResult
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import RankPlacement
 from rccltune.session.place import stored_place
+
+if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitResult
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
 

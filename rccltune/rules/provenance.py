@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune import __version__
-from rccltune.analyse.fit import FitResult
 from rccltune.machine import overrides, real_rccl
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
@@ -24,6 +23,9 @@ from rccltune.session.folders import machine_words
 from rccltune.session.imports import VENDOR_UNKNOWN
 from rccltune.variants import catalog
 from rccltune.variants.records import Parameter
+
+if TYPE_CHECKING:
+    from rccltune.analyse.fit import FitResult
 
 # Benchmarks print a release without its family, files of libraries have both.
 _LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)

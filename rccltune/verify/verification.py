@@ -22,15 +22,15 @@ from rccltune.model.choice import Rule, RuleCount, RuleState, SizeVerdict
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale, Vendor
+from rccltune.model.settings import Scale
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import count_rules
-from rccltune.rules.emission import requirements_of
-from rccltune.rules.line_format import requirement, rewritten
+from rccltune.rules.line_format import rewritten
 from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.provenance import check_needs
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import read_accepted
+from rccltune.rules.requirements import of_another_machine
 from rccltune.session import files
 from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
@@ -222,31 +222,20 @@ def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Sca
     check_needs(file.needs, request.allowed, where=str(request.rules))
 
 
-# What only files for the other vendor's GPUs require.
-_OF_OTHERS: Final = {
-    Vendor.AMD: frozenset(("product",)),
-    Vendor.NVIDIA: frozenset(("arch", "compute", "memory")),
-}
-
-
 def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
     """Stop where the plugin of every rank would.
 
     Raises:
         InputFileError: the file requires another machine.
     """
-    here, vendor = dict(requirements_of(site.fingerprint)), site.fingerprint.vendor
-    foreign = _OF_OTHERS[vendor] if vendor is not None else frozenset()
-    other = {
-        key: value
-        for key, value in file.requires
-        if (key in here and requirement(key, value) != requirement(key, here[key]))
-        or key in foreign
-    }
+    other = of_another_machine(file.requires, site.fingerprint)
     if other:
-        wanted = ", ".join(f"{key}={value}" for key, value in other.items())
-        maker = vendor.name if vendor is not None else ""
-        words = (f"{key}={here[key]}" if key in here else f"{maker}'s GPUs" for key in other)
+        wanted = ", ".join(f"{one.name}={one.wanted}" for one in other)
+        maker = site.fingerprint.vendor.name if site.fingerprint.vendor is not None else ""
+        words = (
+            f"{one.name}={one.found}" if one.found is not None else f"{maker}'s GPUs"
+            for one in other
+        )
         found = ", ".join(dict.fromkeys(words))
         raise InputFileError(
             f"this file requires a machine with {wanted}, and this one has {found}",

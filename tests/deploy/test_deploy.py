@@ -106,7 +106,8 @@ def test_the_folder_has_plugin_rules_env_sh_and_readme(made: Made, tmp_path: Pat
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in site.iterdir()}
-    assert modes == {plugin.LIBRARY: 0o555, NAME: 0o444, "env.sh": 0o444, "README": 0o444}
+    read_only = dict.fromkeys((NAME, "env.sh", "README"), 0o444)
+    assert modes == {plugin.LIBRARY: 0o555, "check": 0o555, **read_only}
     assert stat.S_IMODE(site.stat().st_mode) == 0o755
     assert [path.name for path in site.parent.iterdir()] == ["site"]
     readme = (site / "README").read_text(encoding="utf-8")
@@ -304,7 +305,7 @@ def test_a_folder_of_its_own_is_replaced_as_a_whole(made: Made, tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deploy, "_swap", look)
         assert put(made(name="rccl_tuner.csv"), site).replaced
-    mine = {plugin.LIBRARY, "env.sh", "README"}
+    mine = {plugin.LIBRARY, "env.sh", "README", "check"}
     assert seen == [mine | {NAME}, mine | {"rccl_tuner.csv"}]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["session", "site"]
 

@@ -1,0 +1,1 @@
+"""Whether rules that were verified still hold here: ``rccltune check``."""

@@ -1,0 +1,243 @@
+"""What a rule file is bound to, held against this machine: its own text, library, GPU and mode."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune.deploy.folder import README
+from rccltune.measure.request import Request
+from rccltune.model.choice import Rule
+from rccltune.model.errors import CommandLineError
+from rccltune.model.estimate import Estimate
+from rccltune.model.measurement import Fingerprint
+from rccltune.releases import exact_release
+from rccltune.rules.placement_files import file_name
+from rccltune.rules.reader import RuleFile
+from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.requirements import of_another_machine, requirements_of
+from rccltune.session import store
+from rccltune.verify import verdict_store
+from rccltune.verify.rewriting import of_scale
+from rccltune.verify.verdict import RuleVerdict
+
+# How a difference begins that the plugin takes with a warning.
+LIBRARY: Final = "library: "
+
+
+class Standing(str, Enum):
+    """What is said of a rule now."""
+
+    HOLDS = "holds"
+    NO_LONGER_WINS = "no longer wins"
+    CANNOT_TELL = "cannot tell"
+    WRONG = "wrong results"
+    FAILED = "fails"
+
+
+# What ends a check with 9.
+_HARM: Final = frozenset((Standing.NO_LONGER_WINS, Standing.WRONG, Standing.FAILED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRule:
+    """A rule, and what is said of it now.
+
+    Attributes:
+        gain: time of the library over that of the rule, in the mean over the sizes called; None
+            where nothing was timed.
+        verified: the same as verification found it; None where that is not kept.
+        reason: a sentence where the rule does not hold.
+    """
+
+    rule: Rule
+    standing: Standing
+    gain: Estimate | None = None
+    verified: Estimate | None = None
+    reason: str = ""
+
+    def as_plain(self) -> dict[str, Any]:
+        """Plain form for --json."""
+        return {
+            "collective": self.rule.collective.value,
+            "min_nbytes": self.rule.min_nbytes,
+            "max_nbytes": self.rule.max_nbytes,
+            "setting": str(self.rule.setting),
+            "standing": self.standing.value,
+            "gain": _plain(self.gain),
+            "verified": _plain(self.verified),
+            "reason": self.reason,
+        }
+
+
+def _plain(one: Estimate | None) -> dict[str, float] | None:
+    return None if one is None else {"value": one.value, "low": one.low, "high": one.high}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """What a check found.
+
+    Attributes:
+        path: of the rule file.
+        n_rules: in it, of every scale.
+        differences: what is not as it was when the rules were verified.
+        unknown: what could not be compared.
+        rules: a record each; empty where nothing was measured.
+        is_settled: whether what differs is the library alone, with which the rules were measured.
+    """
+
+    path: Path
+    n_rules: int
+    differences: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    rules: tuple[CheckedRule, ...] = ()
+    seconds: float = 0.0
+    simulated: bool = False
+    is_settled: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """9 where a rule no longer wins or something differs that nothing settled, 8, or 0."""
+        standings = {one.standing for one in self.rules}
+        if standings & _HARM or (self.differences and not self.is_settled):
+            return 9
+        return 8 if Standing.CANNOT_TELL in standings else 0
+
+    def as_plain(self) -> dict[str, Any]:
+        """Plain form for --json."""
+        return {
+            "format": 1,
+            "rules_file": str(self.path),
+            "differences": list(self.differences),
+            "unknown": list(self.unknown),
+            "rules": [one.as_plain() for one in self.rules],
+            "seconds": round(self.seconds, 1),
+            "simulated": self.simulated,
+            "exit_code": self.exit_code,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesToCheck:
+    """A rule file, and what is kept of its verification.
+
+    Attributes:
+        request: where it runs, and with what.
+        verified: rules that its session's verdict keeps; None where there is no verdict.
+        differences: what of the file itself is not as it was.
+    """
+
+    path: Path
+    content: bytes
+    file: RuleFile
+    request: Request
+    verified: tuple[RuleVerdict, ...] | None = None
+    differences: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the file, which keeps what is there of a session."""
+        return self.path.parent
+
+
+def rules_of_session(session: Path, request: Request) -> RulesToCheck:
+    """Rules of a session that its exports name, or of the one with LL128 forced in it.
+
+    Raises:
+        SessionError: no session, or no rule file in it.
+        InputFileError: the plugin refuses the file.
+    """
+    used = verdict_store.used_session(session)
+    opened = store.open_session(used)
+    plain = file_name(opened.fingerprint)
+    found = _read(used / plain, request)
+    kept = verdict_store.read_verdict(used, verdict_store.verdict_name(found.path, used, plain))
+    if kept is None and not found.file.rules:
+        return found
+    if kept is None:
+        return replace(found, differences=("nobody verified these rules: rccltune verify does",))
+    standing = tuple(one for one in kept.standings if one.is_kept)
+    mine = {without_place(one) for one in of_scale(found.file, kept.scale)}
+    differences: tuple[str, ...] = ()
+    if mine != {without_place(one.rule) for one in standing}:
+        differences = ("the rules are not those that were verified: the file was changed since",)
+    return replace(found, verified=standing, differences=differences)
+
+
+def without_place(rule: Rule) -> Rule:
+    """A rule without its place in a file."""
+    return replace(rule, line=0, fallback=False)
+
+
+def rules_of_deployment(directory: Path, request: Request) -> RulesToCheck:
+    """The rule file of a folder that deploy made.
+
+    Raises:
+        CommandLineError: it has none, or one for each of several placements.
+        InputFileError: the plugin refuses the file.
+    """
+    rules = verdict_store.rule_paths(directory)
+    if len(rules) != 1:
+        listed = ", ".join(one.name for one in rules) or "none"
+        raise CommandLineError(
+            f"this folder has no single rule file ({listed})",
+            where=str(directory),
+            hint="name one with --rules.",
+        )
+    found = _read(rules[0], request)
+    digest = hashlib.sha256(found.content).hexdigest()
+    readme = content_of(directory / README, "README").decode("utf-8", "replace")
+    if f"{digest}  {found.path.name}" not in readme.splitlines():
+        changed = "the rule file is not the one that was deployed: its SHA-256 is not in README"
+        return replace(found, differences=(changed,))
+    return found
+
+
+def rules_of_file(path: Path, request: Request) -> RulesToCheck:
+    """A rule file by itself.
+
+    Raises:
+        InputFileError: the plugin refuses it.
+    """
+    return _read(path, request)
+
+
+def _read(path: Path, request: Request) -> RulesToCheck:
+    content = content_of(path)
+    return RulesToCheck(
+        path=path, content=content, file=read_accepted(content, path), request=request
+    )
+
+
+def machine_differences(
+    file: RuleFile, fingerprint: Fingerprint, library: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a file is bound to and is not here, and what of it is not known here.
+
+    Args:
+        file: the rule file.
+        fingerprint: of this machine.
+        library: version of the library that is found here.
+    """
+    differing = [
+        f"{one.name}: {one.wanted} in the file, {one.found or 'another vendor'} here"
+        for one in of_another_machine(file.requires, fingerprint)
+    ]
+    known = dict(requirements_of(fingerprint))
+    told = {one.partition(":")[0] for one in differing}
+    unknown = [
+        f"{name}: {value} in the file, not known here"
+        for name, value in file.requires
+        if name not in known and name not in told and name != "placement"
+    ]
+    if file.library is not None:
+        release = exact_release(library)
+        if release is None:
+            unknown.append(f"{LIBRARY}{file.library} in the file, {library or 'unknown'} here")
+        elif release != file.library:
+            differing.append(f"{LIBRARY}{file.library} in the file, {release} here")
+    return tuple(differing), tuple(unknown)

@@ -1,0 +1,137 @@
+"""``rccltune check``: do the rules still hold here, in seconds or, unmeasured, at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
+from rccltune.cli.help import grouped, verb
+from rccltune.cli.options import FOLDER
+from rccltune.cli.sweep_options import sweep_options
+from rccltune.cli.sweep_perf import shown_progress
+from rccltune.model.vocabulary import JoinedLines, format_last, format_size, format_span, join_lines
+
+if TYPE_CHECKING:
+    from rccltune.check.bound import CheckedRule, CheckResult, RulesToCheck
+
+_COLORS = {"holds": "green", "no longer wins": "red", "wrong results": "red", "fails": "red"}
+
+
+@verb("check")
+@click.argument("where", required=False, type=FOLDER, metavar="[SESSION|DIR]")
+@grouped(
+    "--quick",
+    is_flag=True,
+    group="Running",
+    usual=True,
+    help="Compare library, GPU, mode and file alone; measure nothing.",
+)
+@grouped(
+    "--rules", type=FOLDER, metavar="FILE", group="What", usual=True, help="Another rule file."
+)
+@sweep_options("mode", "simulate", "librccl", "np", "launcher", "hostfile", "timeout")
+@common
+@click.pass_context
+def check(
+    context: click.Context,
+    /,
+    *,
+    console: Console,
+    where: Path | None,
+    quick: bool,
+    rules: Path | None,
+    **options: Any,  # noqa: ANN401 - where to run, as of a sweep
+) -> None:
+    """Say whether rules that were verified still hold here: after an upgrade, or in front of a job.
+
+    Library, GPU, mode and rule file must be as they were. Then the library alone and the rules are
+    called in turns in six communicators, at the ends of each rule and at powers of two inside.
+
+    \b
+    Example, at the top of a job script:
+      rccltune check --quick /apps/rccltune || unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE
+
+    Exit codes: 0 they hold, 2 no rule for these ranks, 3 the plugin refuses the file, 4 no GPU or
+    library, 5 the library cannot run, 7 no session, 8 cannot tell, 9 a rule no longer wins, or
+    something is not as it was.
+    """
+    from rccltune.check.holding import check as run_check
+
+    wanted = _wanted(console, where, rules, options)
+    with shown_progress(console) as reporter:
+        done = run_check(wanted, quick=quick, reporter=reporter)
+    console.result(done.as_plain(), text_of(done, color=console.color))
+    context.exit(done.exit_code)
+
+
+def _wanted(
+    console: Console, where: Path | None, rules: Path | None, options: dict[str, Any]
+) -> RulesToCheck:
+    """What is checked: a rule file, a folder that deploy made, or a session."""
+    from rccltune.check.bound import rules_of_deployment, rules_of_file, rules_of_session
+    from rccltune.measure.options import PERF
+    from rccltune.measure.request import merge_request, session_request
+    from rccltune.session.folders import is_swept
+    from rccltune.verify.verdict_store import used_session
+
+    folder = where or DEFAULT_SESSION
+    is_deployed = (folder / "env.sh").is_file() and not (folder / "session.json").exists()
+    if is_deployed:
+        console.say(f"Folder: {folder}")
+    elif rules is None or where is not None:
+        console.say(f"Session: {folder}")
+    if is_deployed or (rules is not None and where is None) or not is_swept(used_session(folder)):
+        request = merge_request(None, options, runner=PERF)
+    else:
+        request = session_request(used_session(folder), options, as_measured=True)
+    if rules is not None:
+        return rules_of_file(rules, request)
+    return (
+        rules_of_deployment(folder, request) if is_deployed else rules_of_session(folder, request)
+    )
+
+
+def text_of(done: CheckResult, *, color: bool) -> JoinedLines:
+    """What differs, a row a rule, and what follows."""
+    from rccltune.check.bound import Standing
+
+    lines = [f"Not as it was: {one}" for one in done.differences]
+    lines += [f"Not compared: {one}" for one in done.unknown]
+    if done.rules:
+        names = ("collective", "from", "to", "setting", "now", "verified", "standing")
+        rows = [_row(one, color=color) for one in done.rules]
+        lines += [table(names, rows, numeric=(1, 2)), *_reasons(done.rules)]
+        n_holding = sum(one.standing is Standing.HOLDS for one in done.rules)
+        of_all = f"{n_holding} of {len(done.rules)} rules hold"
+        lines.append(f"{of_all}, after six communicators in {done.seconds:.0f} s: {done.path}")
+    elif not done.n_rules:
+        lines.append(f"There is no rule in {done.path}: the library chooses by itself")
+    elif not done.differences:
+        lines.append(f"Library, GPU, mode and rule file are as they were: {done.path}")
+    if done.exit_code == 9:
+        lines.append("rccltune tune makes rules for this machine as it is now.")
+    if done.simulated and done.rules:
+        lines.append("SIMULATED: nothing of this was measured on hardware")
+    return join_lines(lines)
+
+
+def _row(one: CheckedRule, *, color: bool) -> tuple[str, ...]:
+    return (
+        one.rule.collective.value,
+        format_size(one.rule.min_nbytes),
+        format_last(one.rule.max_nbytes),
+        str(one.rule.setting),
+        str(one.gain) if one.gain else "–",
+        f"{one.verified.value:.2f}x" if one.verified else "–",
+        styled(one.standing.value, _COLORS.get(one.standing.value) if color else None),
+    )
+
+
+def _reasons(rules: tuple[CheckedRule, ...]) -> list[str]:
+    found = ((one, format_span(one.rule.min_nbytes, one.rule.max_nbytes)) for one in rules)
+    return [
+        f"{one.rule.collective.value} {span}: {one.reason}" for one, span in found if one.reason
+    ]

@@ -1,0 +1,129 @@
+"""check: rules that were verified hold, no longer win, or cannot be told; what they are bound to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from wording import lacks
+
+from rccltune.check.bound import machine_differences
+from rccltune.check.holding import sizes_called
+from rccltune.cli import run
+from rccltune.model.measurement import Fingerprint
+from rccltune.model.settings import Mode, Scale
+from rccltune.rules.reader import read_rules
+from rccltune.verify.rewriting import of_scale
+
+MI300X = Fingerprint(
+    hosts=("n1",),
+    product="AMD Instinct MI300X",
+    arch="gfx942",
+    mode=Mode.parse("cpx-nps4"),
+    cu_count=38,
+)
+HEAD = "#@ format 1\n#@ requires arch=gfx942 cus=38 compute=CPX memory=NPS4\n"
+
+
+def rule_file(*rules: str, library: str = "RCCL 2.27.7") -> bytes:
+    """A file of ours with these rules."""
+    text = f"{HEAD}#@ library {library}\n" + "".join(f"{one}\n" for one in rules)
+    return f"{text}#@ end {len(rules)}\n".encode()
+
+
+RULE = "allreduce,65536,1048576,tree,ll,-1,1,64,-1,-1"
+
+
+def test_what_a_file_is_bound_to_is_held_against_the_machine() -> None:
+    """Each thing that differs is named with both values; what is not known is no difference."""
+    file = read_rules(rule_file(RULE))
+    assert file.errors == ()
+    assert machine_differences(file, MI300X, "RCCL 2.27.7+hip7.2") == ((), ())
+    other = replace(MI300X, mode=Mode.parse("spx-nps1"), cu_count=304)
+    differing, unknown = machine_differences(file, other, "RCCL 2.28.3")
+    assert lacks(differing, "cus: 38", "304 here", "CPX", "SPX here", "NPS4", "NPS1 here") == []
+    assert lacks(differing, "library: RCCL 2.27.7 in the file, RCCL 2.28.3 here") == []
+    assert unknown == ()
+    differing, unknown = machine_differences(file, replace(MI300X, cu_count=None), None)
+    assert differing == ()
+    assert lacks(unknown, "cus: 38", "library: RCCL 2.27.7", "unknown here") == []
+
+
+def test_a_rule_is_called_at_its_ends_and_at_powers_of_two() -> None:
+    """Where it is the one that answers; sizes of all_gather are whole blocks of all ranks."""
+    rules = of_scale(
+        read_rules(
+            rule_file(
+                "allreduce,100000,300000,tree,ll,-1,1,64,-1,-1",
+                "allreduce,200000,600000,ring,ll,-1,1,64,-1,-1",
+                "allgather,5000,9000,ring,ll,-1,1,64,-1,-1",
+            )
+        ),
+        Scale(n_nodes=1, n_ranks=64),
+    )
+    first, second, third = (sizes for _, sizes in sizes_called(rules, Scale(n_nodes=1, n_ranks=64)))
+    assert first == (100000, 131072, 262144, 300000)
+    assert second == (524288, 600000)
+    assert all(nbytes % (4 * 64) == 0 and 5000 <= nbytes <= 9000 for nbytes in third)
+    assert 8192 in third
+
+
+def test_rules_of_a_session_hold_until_something_differs(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One good way, a file that was changed, and a rule that says what the library does."""
+    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    (rules,) = swept.glob("rccl_tuner*.csv")
+    capsys.readouterr()
+    assert run(["check", "s", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (rule,) = told["rules"]
+    assert rule["standing"] == "holds"
+    # Of a simulated node the gain is the one that verification found, but for where it is called.
+    assert abs(rule["gain"]["value"] / rule["verified"]["value"] - 1) < 0.05
+    assert told["simulated"] is True
+
+    assert run(["check", "s", "--quick"]) == 0
+    assert "as they were" in capsys.readouterr().out
+    own = swept / "own.csv"
+    own.write_text(rules.read_text().replace("ring,simple", "ring,ll"))
+    assert own.read_text() != rules.read_text()
+    assert run(["check", "s", "--rules", str(own)]) == 9
+    assert lacks(capsys.readouterr().out, "no longer wins", "the same by itself", "0 of 1 rules hold") == []
+    rules.chmod(0o644)
+    rules.write_text(own.read_text())
+    assert run(["check", "s", "--quick"]) == 9
+    assert lacks(capsys.readouterr().out, "not those that were verified") == []
+
+
+def test_a_deployed_folder_checks_itself(swept: Path, tmp_path: Path) -> None:
+    """By its own script; a rule file that was changed there is seen without measuring."""
+    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    assert run(["deploy", "folder", "s", "-q"]) == 0
+    folder = tmp_path / "folder"
+    node = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
+    words = ["--quick", "--simulate", str(node), "--mode", "spx-nps1", "--np", "2"]
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+
+    def checked() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [folder / "check", *words],
+            env={"PATH": path, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = checked()
+    assert done.returncode == 0, done.stderr
+    (rules,) = folder.glob("rccl_tuner*.csv")
+    rules.chmod(0o644)
+    rules.write_text(f"# changed\n{rules.read_text()}")
+    done = checked()
+    assert (done.returncode, lacks(done.stdout, "SHA-256", "README")) == (9, [])
+    (folder / "env.sh").unlink()
+    assert run(["check", str(folder)]) == 7
