@@ -24,7 +24,7 @@ from rccltune.check.bound import (
     without_place,
 )
 from rccltune.launch import signals
-from rccltune.measure.hosts import same_hosts
+from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, find_instrument
 from rccltune.model import defaults
 from rccltune.model.choice import Rule, RuleState
@@ -141,7 +141,6 @@ def measured(
     if site.node is not None:
         files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
     with signals.interruptible():
-        same_hosts(site, folder, reporter=reporter)
         measuring = _comparison(wanted, instrument, called, folder, reporter)
         measuring.measure()
     level = level_of(len(called))
@@ -185,6 +184,9 @@ def _comparison(
         n_starts=COMMUNICATORS,
         margin=defaults.MARGIN,
         is_refined=False,
+        hosts=HostComparison(
+            named=instrument.site.hosts, session=folder, reporter=reporter, force=False
+        ),
         reporter=reporter,
         budget_s=wanted.request.budget_s,
     )

@@ -93,7 +93,10 @@ def test_rules_of_a_session_hold_until_something_differs(
     own.write_text(rules.read_text().replace("ring,simple", "ring,ll"))
     assert own.read_text() != rules.read_text()
     assert run(["check", "s", "--rules", str(own)]) == 9
-    assert lacks(capsys.readouterr().out, "no longer wins", "the same by itself", "0 of 1 rules hold") == []
+    assert (
+        lacks(capsys.readouterr().out, "no longer wins", "the same by itself", "0 of 1 rules hold")
+        == []
+    )
     rules.chmod(0o644)
     rules.write_text(own.read_text())
     assert run(["check", "s", "--quick"]) == 9
