@@ -23,7 +23,7 @@ NOT_RUN: Final = {
     r"rccltune npkit": "a library with NPKit; tests/cli/test_npkit.py has one",
     r"torchrun": "PyTorch; tests/examples do",
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
-    r"/opt/|/path/": "a path of the reader's; the tutorial has the same",
+    r"/opt/|/path/|/check --quick": "a path of the reader's; the tutorial has the same",
     r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
     r"compare (old\.csv|session|torch)": "two files, sessions or libraries; tests/compare has them",
@@ -49,13 +49,14 @@ PLAYED: Final = {
     "RCCLTUNE_CLI_COMPARE_SIMULATE": "examples/nodes/smallest.yaml",
     "RCCLTUNE_CLI_COMPARE_MAX_BYTES": "64K",
     **{f"RCCLTUNE_CLI_VERIFY_{option}": value for option, value in _PLAYED.items()},
+    "RCCLTUNE_CLI_CHECK_SIMULATE": "mi300x",
     **{
         f"RCCLTUNE_CLI_{verb}_{option}": value
         for verb in ("SWEEP", "TUNE")
         for option, value in {**_PLAYED, **_SMALL}.items()
     },
 }
-MEASURES: Final = r"rccltune (sweep|tune|verify|compare)\b|--links"
+MEASURES: Final = r"rccltune (sweep|tune|verify|compare|check)\b|--links"
 
 
 def why_not(text: str) -> str | None:
