@@ -129,6 +129,7 @@ class RulesToCheck:
         request: where it runs, and with what.
         verified: rules that its session's verdict keeps; None where there is no verdict.
         differences: what of the file itself is not as it was.
+        unknown: what of it cannot be compared.
     """
 
     path: Path
@@ -137,6 +138,7 @@ class RulesToCheck:
     request: Request
     verified: tuple[RuleVerdict, ...] | None = None
     differences: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -159,7 +161,7 @@ def rules_of_session(session: Path, request: Request) -> RulesToCheck:
     if kept is None and not found.file.rules:
         return found
     if kept is None:
-        return replace(found, differences=("nobody verified these rules: rccltune verify does",))
+        return replace(found, unknown=("nobody verified these rules; rccltune verify does",))
     standing = tuple(one for one in kept.standings if one.is_kept)
     mine = {without_place(one) for one in of_scale(found.file, kept.scale)}
     differences: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
             path=wanted.path,
             n_rules=len(wanted.file.rules),
             differences=(*wanted.differences, *of_machine),
-            unknown=unknown,
+            unknown=(*wanted.unknown, *unknown),
             simulated=instrument.site.node is not None,
         )
         # On another machine the plugin refuses them; with another library it says so and goes on.

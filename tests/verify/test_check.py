@@ -76,6 +76,8 @@ def test_rules_of_a_session_hold_until_something_differs(
     swept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One good way, a file that was changed, and a rule that says what the library does."""
+    assert run(["check", "s", "--quick"]) == 0
+    assert "nobody verified these rules" in capsys.readouterr().out
     assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
     (rules,) = swept.glob("rccl_tuner*.csv")
     capsys.readouterr()
