@@ -120,7 +120,8 @@ static void check_version(int version)
     CHECK(ask(&host, ALL_REDUCE, 4097).cell == -1);
     now = heard();
     CHECK(now.n_calls == 2 && now.n_answered == 1);
-    /* A question costs something, and far less than a call; nobody is told of those that measure. */
+    /* A question costs something, and far less than a call; nobody is told of those that measure.
+     */
     CHECK(cost_ns() > 0 && cost_ns() < 1e5);
     CHECK(heard().n_calls == 0);
     CHECK(host_finalize(&host) == ABI_SUCCESS);

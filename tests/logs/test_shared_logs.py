@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -219,7 +220,7 @@ def test_every_shared_rule_file_is_recognised(shared: Path) -> None:
             continue
         with pytest.raises(OutputError, match="rule file") as error:
             read(path, StatedFacts(), "L")
-        assert f"rccltune explain {path}" in str(error.value.hint)
+        assert f"rccltune explain {shlex.quote(str(path))}" in str(error.value.hint)
         seen += 1
     assert seen >= 13
 
