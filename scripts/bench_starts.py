@@ -6,6 +6,11 @@ In each communicator every size is timed as idle, setting, idle, setting, idle: 
 over the mean of the two beside it. A nested analysis of variance tells what starts add to the spread of their
 communicators, of times and of ratios. Then one start measures alone and beside another one that waits, in
 turns. NVLink multicast stays off in every rank. ``--simulate NODE`` tries the bench itself.
+
+    scripts/bench starts --record starts.csv.gz --starts 80
+
+times the library as it is, without our plugin, as one side of ``rccltune compare`` does: a communicator a start, each
+size twice. ``scripts/bench compare`` draws from that file.
 """
 
 from __future__ import annotations
@@ -29,8 +34,13 @@ from perf_runs import EFFORT, FIRST_LINE, GRAPH, LOOP, Ground, ground_of, option
 from scipy import stats
 
 from rccltune import plugin
+from rccltune.measure import passes
 from rccltune.measure.connection import RankConnection, connect
-from rccltune.model.vocabulary import format_size
+from rccltune.model.settings import BASELINE
+from rccltune.model.vocabulary import Collective, Placement, format_size
+from rccltune.session import plan
+from rccltune.session.plan import CollectiveCall, Step
+from rccltune.session.run_samples import GRAPH_UP_TO
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 CALLS = (
@@ -61,11 +71,12 @@ class Started:
 
 
 @contextmanager
-def started(ground: Ground) -> Iterator[Started]:
+def started(ground: Ground, *, with_plugin: bool = True) -> Iterator[Started]:
     """Start all ranks; they end with the block."""
     folder = Path(tempfile.mkdtemp())
     argv = [str(plugin.native_folder() / "rccltune-perf"), "--folder", str(folder)]
-    argv += ["--library", str(ground.measured.file), "--plugin", str(plugin.library())]
+    argv += ["--library", str(ground.measured.file)]
+    argv += ["--plugin", str(plugin.library())] if with_plugin else []
     if ground.measured.runtime is not None:
         argv += ["--runtime", str(ground.measured.runtime)]
     token = secrets.token_hex(8)
@@ -195,6 +206,40 @@ def waiting(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
     return turns
 
 
+def record(ground: Ground, n_starts: int, path: Path) -> None:
+    """Time the library as it is in so many starts, one after the other, and write every timing."""
+    steps = passes.loops_first(
+        [
+            Step(
+                plan.MEASURE,
+                BASELINE,
+                CollectiveCall(Collective.ALL_REDUCE, "float", "sum", Placement.OUT_OF_PLACE, n),
+                GRAPH if n <= GRAPH_UP_TO else LOOP,
+                plan.fine(n),
+            )
+            for n in (1 << power for power in range(10, 27))
+            for _ in range(2)
+        ]
+    )
+    parts = []
+    since = time.perf_counter()
+    for number in range(n_starts):
+        with started(ground, with_plugin=False) as start:
+            start.make(["communicator"])
+            rows = start.make([step.line for step in steps])
+        times = pd.read_csv(io.StringIO("\n".join(rows)), header=None)[5]
+        own = {
+            "start": number,
+            "nbytes": [step.call.nbytes for step in steps],
+            "timing": [step.clock for step in steps],
+            "time_us": times.to_numpy(),
+        }
+        parts.append(pd.DataFrame(own))
+        # What was measured is kept, also where a limit ends the command.
+        pd.concat(parts).to_csv(path, index=False)
+    print(f"{n_starts} starts in {time.perf_counter() - since:.0f} s, in {path}")
+
+
 def main() -> None:
     """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -203,8 +248,12 @@ def main() -> None:
     parser.add_argument("--communicators", type=int, default=4)
     parser.add_argument("--turns", type=int, default=8, help="alone and beside a waiting start")
     parser.add_argument("--collective", nargs="+", default=list(COLLECTIVES))
+    parser.add_argument("--record", type=Path, metavar="CSV", help="only time the library, to here")
     options = parser.parse_args()
     ground = ground_of(options)
+    if options.record is not None:
+        record(ground, options.starts, options.record)
+        return
     print(f"{options.ranks} ranks, {machine()}; {options.starts} starts", end=" ")
     print(f"of {options.communicators} communicators")
     values = spread(ground, options)
