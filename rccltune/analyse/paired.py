@@ -163,7 +163,9 @@ _SHARED_OCTAVES: Final = 1.0
 _SPREADS_DIFFER: Final = 0.05
 
 
-def means_by_size(nbytes: npt.ArrayLike, log: Array) -> list[LogMean | None]:
+def means_by_size(
+    nbytes: npt.ArrayLike, log: Array, stated: Array | None = None
+) -> list[LogMean | None]:
     """Mean at each size, its spread shared with sizes within an octave where that fits the data.
 
     A few replicates tell little of their own spread (of four, t is 9). Bartlett's test (1937) says
@@ -174,9 +176,10 @@ def means_by_size(nbytes: npt.ArrayLike, log: Array) -> list[LogMean | None]:
     Args:
         nbytes: of each size, of one timing mode.
         log: by [replicate, size], NaN where a replicate lacks the size.
+        stated: standard deviation by size that stands in where one replicate alone has the size.
 
     Returns:
-        None where fewer than two replicates have the size.
+        None where nothing has the size, or one replicate without a stated spread.
     """
     octave = np.log2(np.asarray(nbytes, dtype=float))
     n = np.isfinite(log).sum(0)
@@ -184,7 +187,7 @@ def means_by_size(nbytes: npt.ArrayLike, log: Array) -> list[LogMean | None]:
     found: list[LogMean | None] = []
     for at, count in enumerate(n):
         if count < 2:
-            found.append(None)
+            found.append(_alone(log[:, at], stated[at]) if stated is not None and count else None)
             continue
         near = np.flatnonzero((np.abs(octave - octave[at]) <= _SHARED_OCTAVES) & (n >= 2))
         if not _spreads_fit(about[:, near]):
@@ -193,6 +196,11 @@ def means_by_size(nbytes: npt.ArrayLike, log: Array) -> list[LogMean | None]:
         se = float(np.sqrt(max(variance, LEAST**2) / count))
         found.append(LogMean(float(np.nanmean(log[:, at])), se, df, int(count)))
     return found
+
+
+def _alone(log: Array, stated: float) -> LogMean:
+    """The one value of a size, with a spread that is stated."""
+    return LogMean(float(np.nanmean(log)), float(stated), float("inf"), 1)
 
 
 def _spreads_fit(about: Array) -> bool:

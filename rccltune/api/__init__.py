@@ -10,6 +10,7 @@ No function prints or exits. What the command line would say goes to the logger 
 it would end with is raised, a :class:`rccltune.model.errors.RccltuneError` with its ``exit_code``.
 """
 
+from rccltune.api.comparing import compare
 from rccltune.api.loaded import Loaded, load
 from rccltune.api.measuring import sweep, tune, verify
 from rccltune.api.tables import read_rules
@@ -31,6 +32,7 @@ from rccltune.model.vocabulary import format_size
 
 __all__ = [
     "Loaded",
+    "compare",
     "deploy",
     "detect",
     "doctor",

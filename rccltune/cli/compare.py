@@ -13,10 +13,11 @@ from rccltune.cli.options import FOLDER, PERCENT
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, MachineError
+from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
+    from rccltune.compare.comparison import ComparisonRequest
     from rccltune.compare.results import ComparisonResult
     from rccltune.compare.sides import CatalogRow
     from rccltune.variants.catalog import Catalog
@@ -116,25 +117,29 @@ def compare(
     Exit codes: 0 equal or faster, 2 command line, 4 no such side here, 5 A or a library cannot
     run, 7 the folder has another comparison, 8 undecided somewhere, 9 B slower, wrong or failed.
     """
-    from rccltune.variants.catalog import load_catalog
+    from rccltune.compare import comparison
 
-    known = load_catalog(None if sides is None else _text_of(sides), str(sides or ""))
+    known = comparison.catalog_with(sides)
     if lists:
         _list(console, known, options)
         return
     if a is None or b is None:
         raise click.UsageError("name two sides, A and B; --list shows the named ones", context)
-    done = _of_sessions(a, b, margin) or _measured(
-        console,
-        known,
-        (a, b),
-        {**options, "setting": ()},
-        setting=options["setting"],
-        output=output,
-        starts=starts,
-        margin=margin / 100,
-        force=force,
-    )
+    if comparison.are_sessions(a, b):
+        from rccltune.compare.offline import compare_sessions
+
+        done = compare_sessions(Path(a), Path(b), margin / 100)
+    else:
+        asked = comparison.request_of(
+            (a, b),
+            options,
+            known=known,
+            folder=output,
+            margin=margin / 100,
+            n_starts=starts,
+            force=force,
+        )
+        done = _measured(console, asked)
     if done.folder is not None:
         from rccltune.report.compared import draw
 
@@ -143,12 +148,6 @@ def compare(
         _write(markdown, done.markdown())
     console.result(done.as_plain(), text_of(done, color=console.color))
     context.exit(done.exit_code)
-
-
-def _text_of(path: Path) -> str:
-    from rccltune.rules.refusals import content_of
-
-    return content_of(path, "the file of sides").decode("utf-8", errors="replace")
 
 
 def _list(console: Console, known: Catalog, options: dict[str, Any]) -> None:
@@ -177,51 +176,11 @@ def _here(one: CatalogRow, *, is_known: bool) -> str:
     return "no" if one.why_not else "yes" if is_known else "–"
 
 
-def _of_sessions(a: str, b: str, margin: float) -> ComparisonResult | None:
-    """Two sessions compared offline; None where the sides are none.
-
-    Raises:
-        CommandLineError: one of the two is a folder.
-    """
-    folders = [Path(one).is_dir() for one in (a, b)]
-    if not any(folders):
-        return None
-    if not all(folders):
-        raise CommandLineError(
-            "one side is a folder and the other is none",
-            hint="name two sessions, which are compared offline, or two sides to measure.",
-        )
-    from rccltune.compare.offline import compare_sessions
-
-    return compare_sessions(Path(a), Path(b), margin / 100)
-
-
-def _measured(
-    console: Console,
-    known: Catalog,
-    words: tuple[str, str],
-    options: dict[str, Any],
-    *,
-    setting: tuple[Any, ...],
-    output: Path,
-    starts: int,
-    margin: float,
-    force: bool,
-) -> ComparisonResult:
+def _measured(console: Console, asked: ComparisonRequest) -> ComparisonResult:
     """Measure what is left of a comparison."""
-    from rccltune.compare.comparison import ComparisonRequest, compare, prepare
-    from rccltune.compare.sides import parse_side
-    from rccltune.measure.options import PERF
-    from rccltune.measure.request import merge_request
+    from rccltune.compare.comparison import compare, prepare
 
-    if len(setting) > 1:
-        raise CommandLineError("both sides are forced to one --setting")
-    a, b = (parse_side(one, known, *setting) for one in words)
-    request = merge_request(None, options, runner=PERF)
-    asked = ComparisonRequest(
-        folder=output, a=a, b=b, request=request, margin=margin, n_starts=starts, force=force
-    )
-    console.say(f"Comparison: {output}")
+    console.say(f"Comparison: {asked.folder}")
     prepared = prepare(asked)
     for said in prepared.remarks:
         console.say(said)

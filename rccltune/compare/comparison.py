@@ -13,17 +13,18 @@ from rccltune.compare import results
 from rccltune.compare.judging import A, B, Verdict
 from rccltune.compare.measuring import MeasuredSide, OngoingComparison
 from rccltune.compare.results import ComparisonResult
-from rccltune.compare.sides import Side, check_entries
+from rccltune.compare.sides import Side, check_entries, parse_side
 from rccltune.launch import signals
 from rccltune.launch.variables import CHANNELS, CLEARED, launch_environment
 from rccltune.measure import library
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, check_collectives, find_instrument
 from rccltune.measure.launcher import end_leftovers
+from rccltune.measure.options import PERF
 from rccltune.measure.passes import SweepScope
 from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.perf_sweep import call_words
-from rccltune.measure.request import Request
+from rccltune.measure.request import Request, merge_request
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.measurement import Sweep
@@ -31,10 +32,12 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Collective, Placement, join_lines
 from rccltune.releases import release_of
+from rccltune.rules.refusals import content_of
 from rccltune.session import files, plan, store
 from rccltune.session.folders import another
 from rccltune.simulate import compiled
 from rccltune.variants.availability import VariantSite
+from rccltune.variants.catalog import Catalog, load_catalog
 from rccltune.variants.past_tuner import PathPast
 
 if TYPE_CHECKING:
@@ -78,6 +81,59 @@ class PreparedComparison:
         """What a user should know before it starts."""
         said = [line for one in self.sides for line in one.instrument.site.remarks]
         return tuple(dict.fromkeys(said))
+
+
+def catalog_with(path: Path | None) -> Catalog:
+    """The catalog, with a user's own file of named sides behind it.
+
+    Raises:
+        InputFileError: the file cannot be read, or has mistakes.
+    """
+    if path is None:
+        return load_catalog()
+    content = content_of(path, "the file of sides")
+    return load_catalog(content.decode("utf-8", errors="replace"), str(path))
+
+
+def request_of(
+    words: tuple[str, str],
+    options: Mapping[str, Any],
+    *,
+    known: Catalog,
+    folder: Path,
+    margin: float,
+    n_starts: int,
+    force: bool,
+) -> ComparisonRequest:
+    """What a user asks, from the words of both sides and options of a sweep.
+
+    Raises:
+        CommandLineError: a word that is no side, or options that do not fit together.
+        InputFileError: the plugin refuses a rule file.
+    """
+    request = merge_request(None, options, runner=PERF)
+    settings = request.sweep.settings
+    if len(settings) > 1:
+        raise CommandLineError("both sides are forced to one --setting")
+    a, b = (parse_side(one, known, *settings) for one in words)
+    return ComparisonRequest(
+        folder=folder, a=a, b=b, request=request, margin=margin, n_starts=n_starts, force=force
+    )
+
+
+def are_sessions(a: str, b: str) -> bool:
+    """Whether two sessions are to be compared, offline.
+
+    Raises:
+        CommandLineError: one of the two is a folder.
+    """
+    folders = [Path(one).is_dir() for one in (a, b)]
+    if any(folders) and not all(folders):
+        raise CommandLineError(
+            "one side is a folder and the other is none",
+            hint="name two sessions, which are compared offline, or two sides to measure.",
+        )
+    return all(folders)
 
 
 def prepare(asked: ComparisonRequest) -> PreparedComparison:
@@ -376,5 +432,5 @@ def _ran(
 def _path(paths: tuple[PathPast, ...], collective: str, nbytes: int) -> str:
     for one in paths:
         if one.collective.value == collective and one.min_nbytes <= nbytes <= one.max_nbytes:
-            return f"{one.path}, no tuner asked" if one.is_sure else f"perhaps {one.path}"
+            return f"{one.path} (no tuner)" if one.is_sure else f"perhaps {one.path}"
     return ""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rccltune.analyse.noise import STALL, Array
+from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
 from rccltune.analyse.paired import LogMean, means_by_size
 from rccltune.model import defaults
+from rccltune.session.plan import GRAPH
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +88,8 @@ def judge(
         timings: see this module.
         margin: share by which two equal sides may differ.
         paired: whether a replicate has both sides, so that its own ratio counts.
-        least: replicates of either side below which nothing is judged.
+        least: replicates of either side below which nothing is judged; 1 where a single one is
+            to do, whose spread then is :func:`rccltune.analyse.noise.floor`.
 
     Returns:
         A row a size, by :data:`COLUMNS`; ``low`` and ``high`` are missing where nothing repeats.
@@ -104,7 +106,8 @@ def judge(
         if len(wide.columns.unique(0)) == 2:
             sizes = wide[A].columns.intersection(wide[B].columns).sort_values()
             first, second = (wide[one].reindex(columns=sizes).to_numpy() for one in (A, B))
-            estimates = _estimates(sizes, first, second, paired=paired)
+            axis = SizeAxis(sizes.to_numpy(), np.full(len(sizes), timing == GRAPH))
+            estimates = _estimates(axis, first, second, paired=paired, is_stated=least < 2)
             names = ((str(collective), int(nbytes), str(timing)) for nbytes in sizes)
             found |= dict(zip(names, estimates, strict=True))
     by_side = logs.groupby([*CELL, "side"])
@@ -129,14 +132,21 @@ def judge(
 
 
 def _estimates(
-    sizes: Iterable[int], first: Array, second: Array, *, paired: bool
+    sizes: SizeAxis, first: Array, second: Array, *, paired: bool, is_stated: bool
 ) -> list[LogMean | None]:
     """Log of B's time over A's at each size."""
-    nbytes = np.asarray(list(sizes))
     if paired:
-        return means_by_size(nbytes, second - first)
-    both = zip(means_by_size(nbytes, -first), means_by_size(nbytes, second), strict=True)
-    return [None if a is None or b is None else a + b for a, b in both]
+        return means_by_size(sizes.nbytes, second - first)
+    a, b = (
+        means_by_size(
+            sizes.nbytes,
+            sign * log,
+            floor(np.exp(nan_safe(np.nanmean, log, 0)), sizes) if is_stated else None,
+        )
+        for sign, log in ((-1, first), (1, second))
+    )
+    both = zip(a, b, strict=True)
+    return [None if one is None or other is None else one + other for one, other in both]
 
 
 def verdict_of(low: float, high: float, margin: float) -> Verdict:

@@ -501,12 +501,16 @@ class OngoingComparison:
 
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
+        def rows_of(mine: Iterable[PerfRun]) -> pd.DataFrame:
+            found = rows.rows_of_runs(mine, self._rows)
+            # A table without rows has numbers in every column.
+            texts: pd.DataFrame = found.astype({"purpose": "object"})
+            return texts
+
         if self.is_inside:
-            return dict.fromkeys((A, B), rows.rows_of_runs(self.runs, self._rows))
+            return dict.fromkeys((A, B), rows_of(self.runs))
         return {
-            letter: rows.rows_of_runs(
-                [run for run in self.runs if _letter_of(run) == letter], self._rows
-            )
+            letter: rows_of(run for run in self.runs if _letter_of(run) == letter)
             for letter in (A, B)
         }
 

@@ -3,7 +3,8 @@
 Whoever measured them: the rank program, rccl-tests, an imported log. What both have of a setting at
 a size, by one timing mode, is compared; the idle plugin stands for the site where that has no
 times. A repeat is a start where both sessions have six of them, else a communicator or a launch:
-what a start adds to its times then is in no interval.
+what a start adds to its times then is in no interval. One alone has the spread that
+:mod:`rccltune.analyse.noise` states.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rccltune.model.errors import TooLittleDataError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE
 from rccltune.session import store
-from rccltune.session.run_samples import IDLE, by_clock, without_rough
+from rccltune.session.run_samples import IDLE, without_rough
 from rccltune.session.samples import load_frame
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
         raise TooLittleDataError(
             "the two sessions have no setting timed at one size by one timing mode",
             where=f"{a}, {b}",
+            hint="measure both by one: --timing graph is rccl-tests' -G, --timing loop is without.",
         )
     timings = pd.concat(
         [
@@ -67,7 +69,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
     timings["timing"] = timings["clock"]
     names = _names(common)
     timings["collective"] = _joined(timings, names)
-    judged = judging.judge(timings, margin=margin, paired=False, least=2)
+    judged = judging.judge(timings, margin=margin, paired=False, least=1)
     for letter in (A, B):
         judged[f"{letter}_ran"] = judged["collective"].str.rpartition(" ")[2]
     judged["basis"] = repeats
@@ -91,7 +93,7 @@ def _usable(table: pd.DataFrame) -> pd.DataFrame:
     """Timings that count, the idle plugin's as the site's where that has none."""
     counts = (table["unusable"] == "") & (table["purpose"] == "sweep")
     texts = dict.fromkeys(table.select_dtypes("category"), "object")
-    found: pd.DataFrame = by_clock(without_rough(table[counts].astype(texts)))
+    found: pd.DataFrame = without_rough(table[counts].astype(texts))
     site = str(BASELINE)
     by_size = (found["setting"] == site).groupby([found["collective"], found["nbytes"]])
     stands = (found["setting"] == IDLE) & ~by_size.transform("any")

@@ -11,10 +11,11 @@ import pytest
 from comparisons import SIZES, table
 from wording import lacks
 
-from rccltune import plugin
+from rccltune import api, plugin
 from rccltune.cli import run
 from rccltune.session import runs
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 RULE = "allreduce,0,32768,tree,ll,-1,-1,-1,-1,-1\n"
 Compare = Callable[..., int]
 
@@ -34,12 +35,12 @@ def test_a_setting_against_the_idle_plugin_takes_one_start(
     assert compare("idle", "tree/ll", *SIZES, "--markdown", "c.md") == 9
     assert starts() == [True]
     found = table()
-    assert found.at[16 << 10, "verdict"] == "slower"
-    assert found.at[64 << 10, "verdict"] == "faster"
+    assert found.loc[16 << 10, "verdict"] == "slower"
+    assert found.loc[64 << 10, "verdict"] == "faster"
     # Four an octave beside what differs.
     assert len(found) > 3
     assert set(found["basis"]) == {"communicators"}
-    assert found.at[16 << 10, "b_ran"].startswith("tree/ll/")
+    assert found.loc[16 << 10, "b_ran"].startswith("tree/ll/")
     out = capsys.readouterr().out
     assert lacks(out, "slower", "faster", "6 communicators in turns", "SIMULATED") == []
     assert Path("c/compare.png").read_bytes().startswith(b"\x89PNG")
@@ -66,9 +67,9 @@ def test_what_ran_the_same_is_not_timed(compare: Compare) -> None:
     Path("rules.csv").write_text(RULE)
     assert compare("site", "rules.csv", *SIZES, "--starts", "6") in (0, 9)
     found = table()
-    assert found.at[64 << 10, "basis"] == "the same setting"
-    assert found.at[64 << 10, "verdict"] == "equal"
-    assert found.at[16 << 10, "basis"] == "starts"
+    assert found.loc[64 << 10, "basis"] == "the same setting"
+    assert found.loc[64 << 10, "verdict"] == "equal"
+    assert found.loc[16 << 10, "basis"] == "starts"
 
 
 def test_two_rule_files_take_turns_in_one_process(compare: Compare) -> None:
@@ -78,9 +79,9 @@ def test_two_rule_files_take_turns_in_one_process(compare: Compare) -> None:
     assert compare("old.csv", "new.csv", *SIZES) in (0, 9)
     assert starts() == [True]
     found = table()
-    assert found.at[64 << 10, "basis"] == "the same setting"
-    assert found.at[16 << 10, "a_ran"].startswith("tree/ll")
-    assert found.at[16 << 10, "b_ran"].startswith("ring/simple")
+    assert found.loc[64 << 10, "basis"] == "the same setting"
+    assert found.loc[16 << 10, "a_ran"].startswith("tree/ll")
+    assert found.loc[16 << 10, "b_ran"].startswith("ring/simple")
 
 
 @pytest.mark.parametrize(
@@ -98,8 +99,8 @@ def test_b_is_harm_where_it_fails_or_is_wrong(
     faults = [{**fault, "setting": "tree/ll", "bytes": [32768, 32768]}]
     assert compare("idle", "tree/ll", *SIZES, faults=faults) == 9
     found = table()
-    assert found.at[32 << 10, "verdict"] == verdict
-    assert found.at[16 << 10, "verdict"] == "slower"
+    assert found.loc[32 << 10, "verdict"] == verdict
+    assert found.loc[16 << 10, "verdict"] == "slower"
 
 
 def test_nothing_is_held_against_a_that_fails(
@@ -135,7 +136,7 @@ def test_the_same_command_goes_on(compare: Compare, capsys: pytest.CaptureFixtur
 
 def test_a_budget_cuts_and_says_so(compare: Compare) -> None:
     """8: what was cut is never equal; without the budget the same command goes on."""
-    assert compare("site", "NCCL_NTHREADS=256", *SIZES, "--budget", "1s") == 8
+    assert compare("site", "NCCL_NTHREADS=256", *SIZES, "--budget", "0.01s") == 8
     assert json.loads(Path("c/comparison.json").read_text())["was_cut"]
     assert compare("site", "NCCL_NTHREADS=256", *SIZES) == 0
 
@@ -155,3 +156,50 @@ def test_a_session_is_no_side(compare: Compare, capsys: pytest.CaptureFixture[st
     assert compare("session", "site") == 2
     assert "two sessions" in capsys.readouterr().err
     assert run(["compare", "session", "session"]) == 7
+
+
+def test_two_sessions_are_compared_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings that both have; twice the time is slower, and said not in turns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    published = (REPOSITORY / "examples/mi300x-cpx-nps4/all_reduce.csv").read_text()
+    head, columns, rows = published.partition("setting,nbytes,time_us\n")
+    doubled = (row.split(",") for row in rows.split())
+    slower = "".join(f"{a},{n},{2 * float(us)}\n" for a, n, us in doubled)
+    for name, text in (("a", rows), ("b", slower)):
+        Path(f"{name}.csv").write_text(head + columns + text)
+        assert run(["import", f"{name}.csv", "-o", name, "-q"]) == 0
+    capsys.readouterr()
+    assert run(["compare", "a", "b", "--json"]) == 9
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["in_turns"] is False
+    assert {row["verdict"] for row in plain["sizes"]} == {"slower"}
+    assert {round(row["ratio"], 2) for row in plain["sizes"]} == {2.0}
+    assert run(["compare", "a", "a", "--margin", "50"]) == 0
+    assert lacks(capsys.readouterr().out, "equal", "not in turns") == []
+
+
+def test_programs_compare_too(compare: Compare) -> None:
+    """The verb is a function; what it found is a table."""
+    assert compare("idle", "tree/ll", *SIZES) == 9
+    found = api.compare(
+        "idle",
+        "tree/ll",
+        "c",
+        starts=6,
+        simulate="node.yaml",
+        mode="spx-nps1",
+        min_bytes="16K",
+        max_bytes="64K",
+    )
+    assert found.exit_code == 9
+    assert list(found.table["verdict"]) == list(table()["verdict"])
+
+
+def test_the_list_shows_the_catalog(compare: Compare, capsys: pytest.CaptureFixture[str]) -> None:
+    """With why an entry is not here."""
+    assert compare("site", "site", "--list") == 0
+    out = capsys.readouterr().out
+    assert lacks(out, "channels-N", "mscclpp", "has no MSCCL++", "yes", "no") == []
