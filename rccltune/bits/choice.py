@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -87,16 +87,20 @@ def choose_same_bits(
         else:
             chosen.append(one)
             found += _zones(one, samples, target, tolerance)
-    name = bits_name(chosen)
+    name = bits_name({one.collective: one.tree for one in chosen})
     words = [_said(one) for one in chosen]
     if any(zone.target.scale.n_ranks == 2 for zone in found):
         words.append("bits: of two ranks every choice has the same bits, since a + b is b + a")
     return ChosenBits(name=name, zones=tuple(found), words=tuple(words))
 
 
-def bits_name(chosen: Sequence[OneTree]) -> str:
-    """``trees-0123456789ab``: equal for files that add alike."""
-    text = " ".join(sorted(f"{one.collective.value}:{one.tree}" for one in chosen))
+def bits_name(trees: Mapping[Collective, str]) -> str:
+    """``trees-0123456789ab``: equal for files that add alike.
+
+    Args:
+        trees: number of each collective's tree.
+    """
+    text = " ".join(sorted(f"{one.value}:{tree}" for one, tree in trees.items()))
     return f"trees-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 

@@ -18,6 +18,7 @@ from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import (
     beside_lines,
+    bits_lines,
     cost_line,
     loop_of,
     no_hardware,
@@ -208,6 +209,8 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
         lines.append(f"  not kept: {n_more} more ranges; the rule file has the reasons")
     if not _rules(one):
         return lines
+    if one.file.bits is not None:
+        return [*lines, *(f"  {line}" for line in (*bits_lines(one), *cost_line(one)))]
     return [*lines, *(f"  {line}" for line in (undecided_line(one), *cost_line(one)))]
 
 
@@ -232,6 +235,8 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
 
 def _heading(done: TuneResult) -> str:
     kept = [rule for one in done.verified for rule in one.standings if rule.is_kept]
+    if any(one.file.bits is not None for one in done.verified):
+        return "Verified, results keep their bits at every size:"
     if all(rule.state is RuleState.RESTORES for rule in kept):
         return "Verified, as fast as the library is without a plugin:"
     return "Verified, faster than the library's own choice:"
@@ -243,6 +248,9 @@ def _rules(one: VerificationResult) -> list[str]:
         if rule.is_kept:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             said = f"  {rule.collective.value} {span}: {rule.setting}, {rule.gain}"
+            if rule.state is RuleState.KEEPS_BITS:
+                found.append(said.removesuffix(", None"))
+                continue
             if rule.state is RuleState.RESTORES:
                 # Calls one by one were compared with the idle plugin alone.
                 found.append(f"{said}: {RESTORES}")

@@ -198,6 +198,8 @@ def no_hardware(runner: str | None) -> str:
 
 def text_of(done: VerificationResult) -> JoinedLines:
     """What stands, what does not, and how to use it."""
+    if done.file.bits is not None:
+        return _bits_text(done)
     columns: tuple[str, ...] = (
         *("collective", "from", "to", "setting", "faster", "interval", "sizes", "one by one"),
     )
@@ -232,6 +234,46 @@ def text_of(done: VerificationResult) -> JoinedLines:
     if done.file.simulated:
         lines.append(no_hardware(done.file.runner))
     return join_lines(lines)
+
+
+def _bits_text(done: VerificationResult) -> JoinedLines:
+    """That the bits are kept, and what that costs at each size."""
+    columns = ("collective", "bytes", "rules", "library's own", "fastest", "tree/simple/1")
+    rows = [
+        (
+            one.collective.value,
+            format_size(one.nbytes),
+            *(
+                "–" if us is None else f"{us:.2f} us"
+                for us in (one.rules_us, one.library_us, one.fastest_us, one.pin_us)
+            ),
+        )
+        for one in done.file.bits_times
+    ]
+    lines: list[str] = [table(columns, rows, numeric=(1, 2, 3, 4, 5))] if rows else []
+    lines += bits_lines(done)
+    kept = f"{done.after} keep{'s' * (done.after.rules == 1)} the bits {done.file.bits}"
+    where = f", in {done.path}" if done.path else ""
+    lines.append(f"{kept}, after {how_often(done.file)}{where}")
+    lines += cost_line(done)
+    if done.file.simulated:
+        lines.append(no_hardware(done.file.runner))
+    return join_lines(lines)
+
+
+def bits_lines(done: VerificationResult) -> list[str]:
+    """What keeping the bits costs against the library's own choice, and gains over the pin."""
+    times = done.file.bits_times
+    cost = [one.rules_us / one.library_us for one in times]
+    gain = [one.pin_us / one.rules_us for one in times if one.pin_us is not None]
+    lines = [f"they take {_span(cost)} of the library's own time"] if cost else []
+    pin = "one channel of tree/simple, which people pin, takes"
+    return [*lines, *([f"{pin} {_span(gain)} of theirs"] if gain else [])]
+
+
+def _span(ratios: Sequence[float]) -> str:
+    low, high = f"{min(ratios):.2f}x", f"{max(ratios):.2f}x"
+    return low if low == high else f"{low} to {high}"
 
 
 def how_often(file: VerdictFile) -> str:

@@ -17,11 +17,13 @@ class RuleState(Enum):
     """What may be said of a rule.
 
     PROVEN: repeats prove its gain. RESTORES: it gives back what loading a tuner takes away, and
-    may gain nothing. NOT_PROVEN: it gains, and must be judged in fresh communicators.
+    may gain nothing. KEEPS_BITS: of a file with ``#@ bits``, whose rules are judged by the bits of
+    results alone. NOT_PROVEN: it gains, and must be judged in fresh communicators.
     """
 
     PROVEN = "proven"
     RESTORES = "restores"
+    KEEPS_BITS = "keeps bits"
     NOT_PROVEN = "not proven"
     NO_GAIN = "no gain"
     UNDECIDED = "undecided"
@@ -34,7 +36,7 @@ class RuleState(Enum):
     @property
     def is_proven(self) -> bool:
         """Whether repeats prove what it is there for."""
-        return self in (RuleState.PROVEN, RuleState.RESTORES)
+        return self in (RuleState.PROVEN, RuleState.RESTORES, RuleState.KEEPS_BITS)
 
 
 class GainProof(Enum):

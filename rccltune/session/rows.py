@@ -29,7 +29,7 @@ answer             what the plugin answered
 registered         whether the tuner was told that buffers are registered, 0 or 1; empty where
                    nobody was asked
 selectable         mask of settings that the library lets be chosen, None where it asked nothing
-ran                what the library said that it ran at a check or call of the same kind
+ran                what the library said that it ran at a check, call or order of the same kind
 checked, wrong     elements compared and wrong ones, over all ranks: of a check, and of the
                    last replay of a graph that was timed; of an order, those with a known tree
                    and those of them with other bits than it predicts
@@ -323,7 +323,8 @@ def _keys(found: pd.DataFrame) -> list[Key]:
 
 def executed_settings(found: pd.DataFrame) -> Ran:
     """What the library said that it ran, by rule file, setting, collective, type and size."""
-    looked = found[found["step"].isin((plan.CHECK, plan.CALL)) & ~found["ran"].isin(NOTHING_SAID)]
+    asking = (plan.CHECK, plan.CALL, plan.ORDER)
+    looked = found[found["step"].isin(asking) & ~found["ran"].isin(NOTHING_SAID)]
     return dict(zip(_keys(looked), looked["ran"], strict=True))
 
 

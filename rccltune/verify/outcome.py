@@ -11,7 +11,7 @@ from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.choice import Rule, RuleCount
+from rccltune.model.choice import Rule, RuleCount, RuleState
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
@@ -25,6 +25,7 @@ from rccltune.verify.executed import at_ends
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.verdict import (
+    BitsTime,
     LeftToLibrary,
     RanAt,
     RuleVerdict,
@@ -108,6 +109,7 @@ class OngoingVerification:
     Attributes:
         n_replicates, n_processes, seconds: of all that was called so far.
         executed: what ran where rules answered, by collective and size.
+        bits_times: what keeping the bits costs, of a file with ``#@ bits``.
     """
 
     request: VerifyRequest
@@ -118,6 +120,7 @@ class OngoingVerification:
     n_processes: int = 0
     seconds: float = 0.0
     executed: dict[Collective, dict[int, RanAt]] = field(default_factory=dict)
+    bits_times: tuple[BitsTime, ...] = ()
 
     @property
     def site(self) -> Site:
@@ -180,6 +183,8 @@ def result_of(
         environment=dict(_beyond_needs(verifying, after.needs)),
         requires=dict(after.requires),
         lost_needs=unneeded,
+        bits=after.bits,
+        bits_times=verifying.bits_times,
     )
     return VerificationResult(
         path=None if request.keep_losers else request.output,
@@ -228,6 +233,8 @@ def _with_evidence(
 
 def evidence_of(one: RuleVerdict) -> str:
     """``1.20x (1.18 to 1.22) by graph over 12 sizes; launched one by one 1.01x (0.97 to 1.05)``."""
+    if one.state is RuleState.KEEPS_BITS:
+        return f"the same bits at {one.n_sizes} sizes" if one.n_sizes else "adds nothing"
     by = f" by {one.clock}" if one.clock else ""
     said = f"{one.gain}{by} over {one.n_sizes} sizes"
     if one.loop is not None:

@@ -137,6 +137,25 @@ class IdleEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BitsTime:
+    """What keeping the bits costs at one size, and what it gains over the pin; medians in µs.
+
+    Attributes:
+        library_us: of the library's own choice.
+        rules_us: of the rules.
+        fastest_us: of the sweep's fastest setting, whatever its bits; None where it has no rule.
+        pin_us: of one channel of tree/simple; None where the library does not offer it.
+    """
+
+    collective: Collective
+    nbytes: Whole
+    library_us: Number
+    rules_us: Number
+    fastest_us: Number | None = None
+    pin_us: Number | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictFile:
     """What verdict.json says.
 
@@ -160,6 +179,8 @@ class VerdictFile:
         environment: what both sides had beside that; the rules are proven with it.
         requires: what it asks of a machine.
         lost_needs: what it no longer asks.
+        bits: name of the bits that its rules keep; None of one that is judged by speed.
+        bits_times: what that costs.
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
     """
 
@@ -186,6 +207,8 @@ class VerdictFile:
     environment: dict[VariableName, Line] = field(default_factory=dict)
     requires: dict[Line, Line] | None = None
     lost_needs: tuple[VariableName, ...] = ()
+    bits: Line | None = None
+    bits_times: tuple[BitsTime, ...] = ()
     confirmed: Text = ""
 
     @property

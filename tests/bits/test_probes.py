@@ -10,7 +10,6 @@ import pytest
 
 from rccltune.bits import probes
 from rccltune.bits.choice import bits_name
-from rccltune.bits.probes import OneTree
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.session import plan
@@ -127,15 +126,8 @@ def test_a_ring_is_not_tried_for_all_reduce_but_with_two_ranks() -> None:
 
 def test_the_name_of_the_bits_is_that_of_the_trees_alone() -> None:
     """Files that add alike have one name, whatever settings they choose."""
-
-    def made(tree: str, setting: str) -> OneTree:
-        return OneTree(
-            collective=ALL_REDUCE,
-            tree=tree,
-            text="",
-            settings=(Setting.parse(setting),),
-            largest=LARGEST,
-        )
-
-    assert bits_name([made(TREE, "tree/ll")]) == bits_name([made(TREE, "tree/simple/2")])
-    assert bits_name([made(TREE, "tree/ll")]) != bits_name([made(OTHER, "tree/ll")])
+    shared = Collective.REDUCE_SCATTER
+    assert bits_name({ALL_REDUCE: TREE}) != bits_name({ALL_REDUCE: OTHER})
+    assert bits_name({ALL_REDUCE: TREE}) != bits_name({shared: TREE})
+    both = {ALL_REDUCE: TREE, shared: OTHER}
+    assert bits_name(both) == bits_name(dict(reversed(both.items())))

@@ -1,0 +1,280 @@
+"""Rules that keep the bits: asked on fresh communicators whether they do, and what that costs.
+
+Such rules may be slower than the library's own choice, so no time takes one away. In each
+communicator the ends and the middle of every rule are probed, and the library's own choice, the
+rules, the fastest settings of the sweep and one channel of tree/simple, which people pin, are timed
+in turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rccltune.analyse.fit import fit_session
+from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.paired import apart
+from rccltune.bits import probes
+from rccltune.bits.choice import bits_name
+from rccltune.measure import passes
+from rccltune.measure.passes import RunPlan
+from rccltune.model.choice import Judgement, Rule, RuleState, SizeVerdict
+from rccltune.model.errors import VerificationError
+from rccltune.model.rounding import rounded_record
+from rccltune.model.settings import RULES, SILENT, Setting
+from rccltune.model.vocabulary import Collective, Placement, format_size
+from rccltune.rules.choices import choice_of
+from rccltune.rules.reader import read_rules
+from rccltune.session import plan
+from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, QUICK, CollectiveCall, Label, Step
+from rccltune.session.run_samples import GRAPH_UP_TO
+from rccltune.verify.judge import JudgedFile
+from rccltune.verify.outcome import OngoingVerification
+from rccltune.verify.rewriting import of_scale
+from rccltune.verify.sides import bare, digest_of
+from rccltune.verify.verdict import BitsTime, RuleVerdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+N_COMMUNICATORS: Final = 3
+# What people set today: NCCL_ALGO=Tree, NCCL_PROTO=Simple, one channel.
+PIN: Final = Setting.parse("tree/simple/1")
+_OUT: Final = Placement.OUT_OF_PLACE
+# How each communicator is asked.
+_WAYS: Final = (
+    (probes.FLOAT, _OUT, LOOP),
+    (BFLOAT16, Placement.IN_PLACE, LOOP),
+    (probes.FLOAT, _OUT, GRAPH),
+)
+
+
+def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFile:
+    """Ask whether a file's rules keep the bits that it names, and what that costs.
+
+    Args:
+        verifying: the file's verification.
+        text: of the file.
+        name: of the bits, as the file has it.
+
+    Raises:
+        VerificationError: a bit differs; it says where.
+    """
+    sides, scale = verifying.sides, verifying.scale
+    rules = of_scale(read_rules(text.encode()), scale)
+    content = bare(text)
+    digest = digest_of(content, [str(sides.instrument.ground.library.file), "bits"])
+    fastest = _fastest(verifying)
+    communicators = {
+        Label(plan.VERIFY, number, digest): (
+            *probes_of(rules, scale.n_ranks, number),
+            *_timings(verifying, rules, fastest, number),
+        )
+        for number in range(verifying.request.n_communicators or N_COMMUNICATORS)
+    }
+    measuring = sides.measuring
+    measuring.complete(RunPlan(plugin=True, communicators=communicators, rules=content))
+    table = measuring.table()
+    table = table[(table["purpose"] == plan.VERIFY) & (table["rules"] == digest)]
+    verifying.n_replicates += len(communicators)
+    verifying.n_processes += int(table["process"].nunique())
+    orders = table[table["step"] == plan.ORDER]
+    refuse_other_bits(orders, name, rules, str(verifying.request.rules))
+    times = list(_times(table, fastest))
+    verifying.bits_times = tuple(times)
+    found = tuple(
+        replace(
+            RuleVerdict.of(rule, RuleState.KEEPS_BITS), n_sizes=len(_probed(rule, scale.n_ranks))
+        )
+        for rule in rules
+    )
+    return JudgedFile(rules=found, sizes=tuple(_verdicts(table, times)))
+
+
+def _probed(rule: Rule, n_ranks: int) -> tuple[int, ...]:
+    """Ends and middle of a rule, in bytes that can be called; none of one that adds nothing."""
+    if rule.collective not in probes.ADDING:
+        return ()
+    low = max(rule.min_nbytes, plan.grain(rule.collective, n_ranks))
+    step = plan.grain(rule.collective, n_ranks)
+    first, last = -(-low // step) * step, rule.max_nbytes // step * step
+    middle = round(math.sqrt(first * max(first, last)) / step) * step
+    return tuple(sorted({one for one in (first, middle, last) if first <= one <= last}))
+
+
+def probes_of(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step]:
+    """Probes of a file's rules in one communicator.
+
+    Args:
+        rules: for these ranks.
+        n_ranks: how many.
+        number: of the communicator; each is asked in another way.
+    """
+    dtype, placement, clock = _WAYS[number % len(_WAYS)]
+    for rule in rules:
+        for nbytes in _probed(rule, n_ranks):
+            call = CollectiveCall(rule.collective, dtype, probes.SUM, placement, nbytes)
+            how = clock if nbytes <= GRAPH_UP_TO else LOOP
+            yield Step(plan.ORDER, RULES, call, how)
+
+
+def _timings(
+    verifying: OngoingVerification,
+    rules: Sequence[Rule],
+    fastest: Mapping[tuple[Collective, int], Setting],
+    number: int,
+) -> Iterator[Step]:
+    sides = verifying.sides
+    timed: list[Step] = []
+    for collective, sizes in sides.swept.items():
+        own = [rule for rule in rules if rule.collective is collective]
+        for nbytes in sizes if collective in probes.ADDING else ():
+            if not any(rule.reaches(nbytes) for rule in own):
+                continue
+            call = CollectiveCall(collective, sides.dtype, sides.op, _OUT, nbytes)
+            settings = [SILENT, RULES]
+            settings += [PIN] * plan.has(collective, PIN)
+            if (collective, nbytes) in fastest:
+                settings.append(fastest[collective, nbytes])
+            if number == 0:
+                # What ran is said by a call before anything is timed.
+                timed += [Step(plan.CALL, setting, call) for setting in settings]
+            clocks = GRAPH if passes.captures(sides.table) and nbytes <= GRAPH_UP_TO else LOOP
+            turn = settings if number % 2 == 0 else settings[::-1]
+            timed += [Step(plan.MEASURE, setting, call, clocks, QUICK) for setting in turn]
+    yield from passes.loops_first(timed)
+
+
+def _fastest(verifying: OngoingVerification) -> dict[tuple[Collective, int], Setting]:
+    """What the sweep found fastest, whatever its bits; only where that is no choice of its own."""
+    done = fit_session(verifying.request.folder, reporter=verifying.reporter)
+    scale = verifying.scale
+    found = {}
+    for zone in choice_of(done, ChoiceOptions()).zones:
+        for nbytes in verifying.sides.swept.get(zone.target.collective, ()):
+            if (
+                zone.setting is not None
+                and zone.target.scale == scale
+                and zone.min_nbytes <= nbytes <= zone.max_nbytes
+            ):
+                found[zone.target.collective, nbytes] = zone.setting
+    return found
+
+
+def refuse_other_bits(orders: pd.DataFrame, name: str, rules: Sequence[Rule], where: str) -> None:
+    """Stop where a bit differs.
+
+    Args:
+        orders: rows of the probes.
+        name: of the bits, as the file has it.
+        rules: of the file.
+        where: it is.
+
+    Raises:
+        VerificationError: which call has other bits.
+    """
+    trees = {}
+    wanted = {rule.collective for rule in rules} & set(probes.ADDING)
+    for collective in wanted:
+        own = orders[orders["collective"] == collective.value].sort_values("nbytes")
+        if not probes.is_one_tree(own):
+            raise VerificationError(
+                f"{collective.value}: {_first_other(own)}",
+                where=where,
+                hint="probe here again, and choose anew: rccltune sweep --same-bits, rccltune "
+                "emit-config --same-bits --force.",
+            )
+        trees[collective] = str(own["tree"].iloc[0])
+    if bits_name(trees) != name:
+        raise VerificationError(
+            f"results keep their bits here, but these are {bits_name(trees)} and not {name}",
+            where=where,
+            hint="the ranks add in another order than where the rules were chosen: rccltune sweep "
+            "--same-bits, rccltune emit-config --same-bits here.",
+        )
+
+
+def _first_other(own: pd.DataFrame) -> str:
+    """Which probe is not as the first one, in words."""
+    if own.empty:
+        return "its rules were not probed"
+    first = own.iloc[0]
+    for row in own.to_dict("records"):
+        size = format_size(int(row["nbytes"]))
+        if row["wrong"] > 0:
+            return f"at {size} {row['wrong']:.0f} elements have other bits than their tree predicts"
+        if row["trees"] > 1:
+            return f"at {size} elements are added by {row['trees']:.0f} trees: bits depend on size"
+        if row["tree"] != first["tree"]:
+            return f"at {size} elements are added by another tree than at smaller sizes"
+    return "of some elements the tree is not known"
+
+
+def _microseconds(
+    table: pd.DataFrame, collective: str, nbytes: int, setting: Setting
+) -> pd.Series[float]:
+    own = table[
+        (table["step"] == plan.MEASURE)
+        & (table["collective"] == collective)
+        & (table["asked_nbytes"] == nbytes)
+        & (table["setting"] == str(setting))
+        & table["counts"]
+    ]
+    found: pd.Series[float] = own["time_us"]
+    return found
+
+
+def _times(
+    table: pd.DataFrame, fastest: Mapping[tuple[Collective, int], Setting]
+) -> Iterator[BitsTime]:
+    """Median µs of what was timed in turns, by collective and size."""
+    timed = table[table["step"] == plan.MEASURE]
+    for name, nbytes in sorted(set(zip(timed["collective"], timed["asked_nbytes"], strict=True))):
+        collective, size = Collective(name), int(nbytes)
+
+        def middle(setting: Setting | None, name: str = name, size: int = size) -> float | None:
+            found = () if setting is None else _microseconds(table, name, size, setting)
+            return float(np.median(found)) if len(found) else None
+
+        library_us, rules_us = middle(SILENT), middle(RULES)
+        if library_us is not None and rules_us is not None:
+            yield rounded_record(
+                BitsTime(
+                    collective=collective,
+                    nbytes=size,
+                    library_us=library_us,
+                    rules_us=rules_us,
+                    fastest_us=middle(fastest.get((collective, size))),
+                    pin_us=middle(PIN),
+                )
+            )
+
+
+def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVerdict]:
+    for one in times:
+        logs = [
+            np.log(_microseconds(table, one.collective.value, one.nbytes, setting))
+            for setting in (SILENT, RULES)
+        ]
+        mean = apart(*logs)
+        if mean is None:
+            continue
+        gain = mean.ratio()
+        judgement = Judgement.BETTER if gain.is_faster else Judgement.UNDECIDED
+        yield rounded_record(
+            SizeVerdict(
+                collective=one.collective,
+                placement=_OUT,
+                clock=GRAPH if one.nbytes <= GRAPH_UP_TO else LOOP,
+                nbytes=one.nbytes,
+                baseline_us=one.library_us,
+                tuned_us=one.rules_us,
+                gain=gain,
+                judgement=Judgement.WORSE if gain.high < 1 else judgement,
+                n_wrong=0,
+            )
+        )

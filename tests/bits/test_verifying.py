@@ -1,0 +1,122 @@
+"""Rules that keep the bits are judged by their bits, on the ranks of a simulated node."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yamls
+
+from rccltune import plugin
+from rccltune.cli import run
+from rccltune.measure.instrument import session_instrument
+from rccltune.measure.passes import RunPlan
+from rccltune.measure.request import session_request
+from rccltune.model.errors import MachineError, VerificationError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Scale
+from rccltune.rules.reader import read_rules
+from rccltune.session import plan
+from rccltune.session.plan import Label
+from rccltune.verify import same_bits
+from rccltune.verify.communicators import CommunicatorPairs
+from rccltune.verify.rewriting import of_scale
+from rccltune.verify.sides import digest_of
+
+NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
+SESSION = Path("rccltune-session")
+# Of 4 ranks with two ring orders these add by another tree, or by several.
+OTHERS = ("tree,ll,4", "tree,ll,8", "tree,ll,-1", "ring,ll,1", "ring,simple,4", "ring,simple,-1")
+
+
+@pytest.fixture
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A session's rule file with ``#@ bits``, of four ranks."""
+    try:
+        plugin.native_folder()
+    except MachineError as error:
+        pytest.skip(str(error))
+    monkeypatch.chdir(tmp_path)
+    raw: dict[str, Any] = yamls.loaded(NODE.read_text(encoding="utf-8"))
+    raw["scale"]["ranks"] = 4
+    raw["library"]["graph"]["rings"] = ["0 1 2 3", "0 1 2 3", "0 1 2 3", "0 2 1 3"]
+    (tmp_path / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
+    sweep = ["sweep", "--simulate", "node.yaml", "--mode", "spx-nps1", "--collective", "all_reduce"]
+    sizes = ["--min-bytes", "16K", "--max-bytes", "1M", "--factor", "8"]
+    assert run([*sweep, *sizes, "--same-bits", "--communicators", "1"]) == 0
+    assert run(["emit-config", "--same-bits"]) == 0
+    return next(SESSION.glob("rccl_tuner*.csv"))
+
+
+def test_slower_rules_stay_as_they_are(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is trimmed; what they cost and gain is said, and kept."""
+    before = read_rules(rules.read_bytes()).rules
+    capsys.readouterr()
+    assert run(["verify"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    after = read_rules(rules.read_bytes())
+    assert [(r.min_nbytes, r.max_nbytes, r.setting) for r in after.rules] == [
+        (r.min_nbytes, r.max_nbytes, r.setting) for r in before
+    ]
+    assert f"keeps the bits {after.bits}" in said
+    stored = json.loads((SESSION / "verdict.json").read_text(encoding="utf-8"))
+    assert stored["bits"] == after.bits
+    assert {one["state"] for one in stored["standings"]} == {"keeps bits"}
+    assert all(one["rules_us"] > 0 < one["library_us"] for one in stored["bits_times"])
+
+
+def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All channels have two chains; the file stays, and deploy refuses it."""
+    text = rules.read_text(encoding="utf-8")
+    rules.write_text(re.sub(r"tree,ll,\d+", "tree,ll,-1", text), encoding="utf-8")
+    assert run(["verify"]) == 9
+    assert "2 trees: bits depend on size" in capsys.readouterr().err
+    assert run(["deploy", "out"]) == 9
+
+
+@pytest.mark.long
+def test_no_file_passes_whose_rule_is_of_another_class(rules: Path) -> None:
+    """200 files, each with some of its sizes answered by a setting that adds otherwise."""
+    measured = session_request(SESSION, {}, as_measured=True)
+    sides = CommunicatorPairs(
+        instrument=session_instrument(measured, SESSION),
+        sweep=measured.sweep,
+        session=SESSION,
+        needs=(),
+        reporter=Reporter(),
+    )
+    text, drawn = rules.read_text(encoding="utf-8"), random.Random(7)
+    name = read_rules(text.encode()).bits
+    assert name is not None
+    row = next(line for line in text.splitlines() if line.startswith("allreduce,"))
+    passed = []
+    with sides.measuring.closing():
+        for number in range(200):
+            cut = drawn.randrange(1 << 15, 1 << 20)
+            setting = drawn.choice(OTHERS)
+            lines = [
+                row.replace(",1048576,", f",{cut},"),
+                f"allreduce,{cut + 1},1048576,{setting},1,4,-1,-1",
+            ]
+            made = text.replace(row, "\n".join(drawn.choice((lines, lines[::-1]))))
+            made = made.replace("#@ end 1", "#@ end 2")
+            found = of_scale(read_rules(made.encode()), Scale(n_nodes=1, n_ranks=4))
+            assert len(found) == 2
+            digest = digest_of(made, [str(number)])
+            steps = tuple(same_bits.probes_of(found, 4, number))
+            unit = RunPlan(
+                plugin=True, communicators={Label(plan.VERIFY, 0, digest): steps}, rules=made
+            )
+            sides.measuring.complete(unit)
+            table = sides.measuring.table()
+            orders = table[(table["rules"] == digest) & (table["step"] == plan.ORDER)]
+            try:
+                same_bits.refuse_other_bits(orders, name, found, str(rules))
+            except VerificationError:
+                continue
+            passed.append(lines)
+    assert passed == []
