@@ -58,6 +58,7 @@ FIELDS = _named(
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype op redop graph nbytes baseline_us tuned_us interval ran
     answer n_launches n_wrong cost_ns judgement judgements rule before after reason why zones zone
+    bits bits_times library_us rules_us fastest_us pin_us
     """
 )
 # Hashed where they stand; of these the list is of variables; of these only what is known below.
