@@ -155,13 +155,15 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
         sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
     n_ranks = site.scale.n_ranks
-    sides = tuple(
-        MeasuredSide(
-            letter=letter,
-            side=one,
-            instrument=_instrument(asked, one, one.variables_for(sweep.max_nbytes, n_ranks)),
+    sides = _over_one_runtime(
+        *(
+            MeasuredSide(
+                letter=letter,
+                side=one,
+                instrument=_instrument(asked, one, one.variables_for(sweep.max_nbytes, n_ranks)),
+            )
+            for letter, one in ((A, asked.a), (B, asked.b))
         )
-        for letter, one in ((A, asked.a), (B, asked.b))
     )
     dtype, op = call_words(sweep)
     for one in sides:
@@ -188,9 +190,7 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
     )
     question = _question(sides[0], sides[1], scope)
     _same_question(asked.folder, question)
-    return PreparedComparison(
-        asked=asked, sides=(sides[0], sides[1]), sweep=sweep, scope=scope, question=question
-    )
+    return PreparedComparison(asked=asked, sides=sides, sweep=sweep, scope=scope, question=question)
 
 
 def _instrument(
@@ -208,6 +208,26 @@ def _instrument(
     found = find_instrument(replace(where, librccl=None), asked.folder, limit)
     copied = replace(found.ground.library, file=side.library)
     return replace(found, ground=replace(found.ground, library=copied))
+
+
+def _over_one_runtime(a: MeasuredSide, b: MeasuredSide) -> tuple[MeasuredSide, MeasuredSide]:
+    """Both sides over the runtime that one of them names: NCCL brings none, PyTorch's wheel does.
+
+    RCCL is linked to its own.
+    """
+    libraries = [one.instrument.ground.library for one in (a, b)]
+    runtime = next((one.runtime for one in libraries if one.runtime is not None), None)
+    if runtime is None or not all("libnccl" in one.file.name for one in libraries):
+        return a, b
+
+    def over(one: MeasuredSide) -> MeasuredSide:
+        ground = one.instrument.ground
+        known = replace(ground.library, runtime=ground.library.runtime or runtime)
+        return replace(
+            one, instrument=replace(one.instrument, ground=replace(ground, library=known))
+        )
+
+    return over(a), over(b)
 
 
 def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, Any]:
