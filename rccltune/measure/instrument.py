@@ -45,7 +45,11 @@ from rccltune.simulate.node import SimulatedNode
 
 # Who starts ranks on one node: the rank program itself.
 _LOCAL: Final = ("auto", "local", "none")
-_GROUPS: Final = (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
+# Several communicators at once, and the placement of one of them.
+_GROUPS: Final = {
+    RankPlacement.EVERY_OAM: RankPlacement.ONE_OAM,
+    RankPlacement.ACROSS_OAMS: RankPlacement.ONE_PER_OAM,
+}
 _SHOWN: Final = (
     "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all of it "
     "without a GPU."
@@ -82,12 +86,7 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
         MachineError: no library, no GPU, no launcher, or one that cannot be measured so.
         CommandLineError: what was said does not fit together.
     """
-    if request.placement in _GROUPS:
-        raise CommandLineError(
-            f"rccltune-perf makes one communicator of all ranks, and '{request.placement.value}' "
-            "has several",
-            hint="say --runner rccl-tests with it.",
-        )
+    check_placement(request.placement, "say --runner rccl-tests with it.")
     found = _simulated(request, folder) if request.simulate else _real(request)
     tunerless = found.site.tunerless
     if tunerless is not None:
@@ -102,6 +101,20 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
         site = replace(site, remarks=(*site.remarks, said))
     limit = rank_program.STALLED_S if stalled_s is None else stalled_s
     return replace(found, site=site, ground=replace(found.ground, stalled_s=limit))
+
+
+def check_placement(placement: RankPlacement | None, hint: str) -> None:
+    """Stop where ranks would be in several communicators.
+
+    Raises:
+        CommandLineError: they would.
+    """
+    if placement in _GROUPS:
+        raise CommandLineError(
+            f"rccltune-perf makes one communicator of all ranks, and '{placement.value}' has "
+            "several",
+            hint=hint,
+        )
 
 
 def _real(request: SiteRequest) -> Instrument:
@@ -408,6 +421,12 @@ def session_instrument(request: Request, folder: Path) -> Instrument:
     Raises:
         RccltuneError: as :func:`find_instrument` does; another machine's session.
     """
+    placement = request.site.placement
+    one = _GROUPS[placement].value if placement in _GROUPS else ""
+    check_placement(
+        placement,
+        f"sweep one of them (--rank-placement {one}) and verify the rules of that session.",
+    )
     found = find_instrument(replace(request.site, runner=PERF), folder, request.timeout_s)
     same_machine(folder, found.site, is_perf=True)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 import pytest
@@ -17,7 +17,15 @@ import yamls
 
 from rccltune import plugin
 from rccltune.cli import run
+from rccltune.measure.instrument import session_instrument
+from rccltune.measure.request import Request
+from rccltune.measure.site import SiteRequest
+from rccltune.model.errors import CommandLineError
+from rccltune.model.vocabulary import RankPlacement
 from rccltune.simulate import sources
+
+if TYPE_CHECKING:
+    from rccltune.model.measurement import Sweep
 
 Node = Callable[..., Path]
 # Six sizes of one collective.
@@ -279,3 +287,15 @@ def test_a_session_of_the_rank_program_goes_on_with_it_alone(
     assert run(["sweep", *where, *SMALL, "--communicators", "1"]) == 0
     assert sweep(node(), "--setting", "ring/ll") == 7
     assert "runner: perf in it, rccl-tests now" in capsys.readouterr().err
+
+
+def test_where_ranks_were_in_several_communicators_verify_says_which_session_it_can_verify() -> (
+    None
+):
+    """It has no --runner: the rank program is what verifies."""
+    site = SiteRequest(placement=RankPlacement.EVERY_OAM, runner="rccl-tests")
+    request = Request(sweep=cast("Sweep", None), site=site, timeout_s=None)
+    with pytest.raises(CommandLineError, match="'every-oam' has several") as told:
+        session_instrument(request, Path("s"))
+    assert "--rank-placement one-oam" in str(told.value.hint)
+    assert "--runner" not in str(told.value.hint)
