@@ -17,7 +17,7 @@ from rccltune.model.choice import (
     BASELINE_UNKNOWN,
     NOT_FASTER,
     NOT_MEASURED,
-    GainProof,
+    RuleState,
     Zone,
     not_proven,
 )
@@ -202,22 +202,26 @@ def _zone(
     if row == NONE:
         return zone
     regret = np.expm1(gains.regret[row, sizes])
-    proof = GainProof.NO_BASELINE
-    if gains.library is not None:
-        is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
-        is_proven |= gains.restores[row, sizes].any()
-        proof = GainProof.REPEATED if is_proven else GainProof.UNPROVEN
     behind = _fallback(gains, criteria, row, sizes)
     return replace(
         zone,
         n_communicators=_n_communicators(gains, row, sizes),
-        proof=proof,
+        state=_state(gains, row, sizes),
         gain=_gain(gains, row, sizes),
         worst_regret=float(regret.max()),
         fallback=None if behind == NONE else gains.settings[behind],
         fallback_gain=None if behind == NONE else _gain(gains, behind, sizes),
-        restores=gains.library is not None and bool(gains.restores[row, sizes].any()),
     )
+
+
+def _state(gains: SettingGains, row: int, sizes: Counts) -> RuleState:
+    """What may be said of a rule for these sizes."""
+    if gains.library is None:
+        return RuleState.NO_BASELINE
+    if gains.restores[row, sizes].any():
+        return RuleState.RESTORES
+    is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
+    return RuleState.PROVEN if is_proven else RuleState.NOT_PROVEN
 
 
 def _n_communicators(gains: SettingGains, row: int, sizes: Counts) -> int:

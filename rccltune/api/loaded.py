@@ -81,7 +81,7 @@ _ZONES: Final = {
     "gain": "float64",
     "gain_high": "float64",
     "worst_regret": "float64",
-    "proof": "str",
+    "state": "str",
     "n_sizes": "int64",
     "n_communicators": "int64",
 }
@@ -243,7 +243,7 @@ class Loaded:
         ``min_nbytes``, ``max_nbytes``, ``setting`` (missing where the library is left
         to itself), ``reason`` (of that), ``fallback``, ``gain_low``, ``gain``, ``gain_high`` (the
         library's time over its own in the mean over its sizes, with its 95 % interval),
-        ``worst_regret`` (behind the best, at most), ``proof``, ``n_sizes``, ``n_communicators``.
+        ``worst_regret`` (behind the best, at most), ``state``, ``n_sizes``, ``n_communicators``.
         """
         choice = read_choice(self.path)
         rows = (
@@ -261,7 +261,7 @@ class Loaded:
                 "gain": zone.gain.value if zone.gain else None,
                 "gain_high": zone.gain.high if zone.gain else None,
                 "worst_regret": zone.worst_regret,
-                "proof": zone.proof.value if zone.proof else None,
+                "state": zone.state.value if zone.state else None,
                 "n_sizes": zone.n_sizes,
                 "n_communicators": zone.n_communicators,
             }

@@ -14,17 +14,19 @@ from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_
 
 
 class RuleState(Enum):
-    """What may be said of a rule.
+    """What may be said of a rule, by the choice or by a verification.
 
     PROVEN: repeats prove its gain. RESTORES: it gives back what loading a tuner takes away, and
     may gain nothing. KEEPS_BITS: of a file with ``#@ bits``, whose rules are judged by the bits of
-    results alone. NOT_PROVEN: it gains, and must be judged in fresh communicators.
+    results alone. NOT_PROVEN: it gains, and repeats must prove it yet. NO_BASELINE: it is the
+    fastest; what it gains is not known.
     """
 
     PROVEN = "proven"
     RESTORES = "restores"
     KEEPS_BITS = "keeps bits"
     NOT_PROVEN = "not proven"
+    NO_BASELINE = "no baseline"
     NO_GAIN = "no gain"
     UNDECIDED = "undecided"
     SLOWER = "slower"
@@ -37,14 +39,6 @@ class RuleState(Enum):
     def is_proven(self) -> bool:
         """Whether repeats prove what it is there for."""
         return self in (RuleState.PROVEN, RuleState.RESTORES, RuleState.KEEPS_BITS)
-
-
-class GainProof(Enum):
-    """Proof of a zone's gain over the baseline."""
-
-    REPEATED = "repeated"
-    UNPROVEN = "unproven"
-    NO_BASELINE = "no-baseline"
 
 
 NOT_MEASURED: Final = "not measured"
@@ -110,10 +104,9 @@ class Zone:
             None where no baseline was measured.
         fallback: what to choose where the setting is not selectable; proven where the zone is.
         fallback_gain: of the fallback, as ``gain``.
-        proof: what the gain rests on, None for a gap.
+        state: what may be said of the rule, None for a gap.
         n_communicators: in which the setting was timed, in the median over sizes; of logs, how
             many there are.
-        restores: it gives back what loading a tuner takes away at some size, and may gain nothing.
     """
 
     target: Target
@@ -128,14 +121,13 @@ class Zone:
     gain: Estimate | None = None
     fallback: Setting | None = None
     fallback_gain: Estimate | None = None
-    proof: GainProof | None = None
+    state: RuleState | None = None
     n_communicators: Whole = 0
-    restores: bool = False
 
     @property
     def is_proven(self) -> bool:
-        """Whether repeats prove that it is faster than the baseline."""
-        return self.proof is GainProof.REPEATED
+        """Whether repeats prove what its rule is there for."""
+        return self.state is not None and self.state.is_proven
 
     @property
     def behind(self) -> Zone | None:
@@ -153,11 +145,10 @@ class Zone:
     @property
     def why_unproven(self) -> str:
         """Words for what is missing to a proof; empty where nothing is."""
-        if self.proof is GainProof.NO_BASELINE:
-            return "no baseline"
-        if self.proof is not GainProof.UNPROVEN:
+        if self.state is None or self.state.is_proven:
             return ""
-        return "seen once" if self.n_communicators < 2 else "not proven"
+        is_once = self.state is RuleState.NOT_PROVEN and self.n_communicators < 2
+        return "seen once" if is_once else self.state.value
 
     @property
     def why(self) -> str:

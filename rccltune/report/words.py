@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
-from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, GainProof, Rule, Zone, is_not_beaten
+from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, Rule, RuleState, Zone, is_not_beaten
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
@@ -222,8 +222,8 @@ def _seen(zone: Zone | None, rule: Rule) -> str:
     """Evidence that the sweep has for a rule, and its sizes where the rule has only a part."""
     if zone is None:
         return "not of the stored choice"
-    if zone.proof is GainProof.NO_BASELINE:
-        return "no baseline"
+    if zone.state is RuleState.NO_BASELINE:
+        return zone.why_unproven
     repeated = count(zone.n_communicators, "communicator")
     how = repeated if zone.is_proven else zone.why_unproven
     said = f"measured at {count(zone.n_sizes, 'size')}, {how}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import groupby, product
 
-from rccltune.model.choice import RESTORES, Rule, RuleCount, Zone
+from rccltune.model.choice import RESTORES, Rule, RuleCount, RuleState, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.settings import Mode, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
@@ -283,7 +283,7 @@ def fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
 
 def evidence_lines(zone: Zone) -> list[str]:
     """Comments on what a zone's choice rests on."""
-    return [_seen(zone), *([RESTORES] if zone.restores else []), *_doubt(zone)]
+    return [_seen(zone), *([RESTORES] if zone.state is RuleState.RESTORES else []), *_doubt(zone)]
 
 
 def _seen(zone: Zone) -> str:

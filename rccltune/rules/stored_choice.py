@@ -20,7 +20,7 @@ from rccltune.session import store
 CHOICE_FILE: Final = "choice.json"
 # Said where samples were added since.
 OLD_CHOICE: Final = "as they were chosen before the last samples: rccltune emit-config chooses anew"
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 _HINT: Final = "delete it; rccltune emit-config chooses again."
 
 

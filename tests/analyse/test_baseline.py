@@ -12,7 +12,7 @@ from scipy import stats
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, GainProof, Zone
+from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, RuleState, Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import Setting
@@ -78,7 +78,7 @@ def test_what_is_likely_and_seen_once_is_an_unproven_rule(
         assert (stats.norm.sf(log(gain) / error) <= 0.03) == is_rule
         table = {"baseline": [100.0 * gain] * 8, "ring/ll": [100.0] * 8}
         found = rules(choose_from(make_samples(table, sizes=LARGE)))
-        assert [zone.proof for zone in found] == [GainProof.UNPROVEN] * is_rule
+        assert [zone.state for zone in found] == [RuleState.NOT_PROVEN] * is_rule
         assert all(not zone.is_proven and zone.n_communicators == 1 for zone in found)
 
 
@@ -92,7 +92,7 @@ def test_only_what_repeats_prove_is_a_rule_where_that_is_wanted(
     assert rules(once) == []
     assert all("seen once" in reason for reason in reasons(once))
     (zone,) = rules(choose_from(make_samples(table, launches="abc"), proven))
-    assert (zone.proof, zone.n_communicators) == (GainProof.REPEATED, 3)
+    assert (zone.state, zone.n_communicators) == (RuleState.PROVEN, 3)
 
 
 def test_passes_of_one_communicator_are_no_repeats(
@@ -235,7 +235,7 @@ def test_without_a_baseline_rules_are_made_and_the_doubt_is_told(
     choice = choose_from(make_samples({"ring/ll": [50] * 4}))
     cautions = {notice.caution for notice in choice.notices}
     assert {Caution.NO_BASELINE, Caution.ONE_RUN} <= cautions
-    assert [zone.proof for zone in rules(choice)] == [GainProof.NO_BASELINE]
+    assert [zone.state for zone in rules(choice)] == [RuleState.NO_BASELINE]
 
 
 def test_the_plugin_that_answers_nothing_is_the_library_and_no_choice(
@@ -245,7 +245,7 @@ def test_the_plugin_that_answers_nothing_is_the_library_and_no_choice(
     idle = {"silent": [100.0] * 8, "ring/ll": [60.0] * 8}
     samples = make_samples(idle, launches="abc", paired=True)
     (zone,) = rules(choose_from(samples))
-    assert (str(zone.setting), zone.proof) == ("ring/ll", GainProof.REPEATED)
+    assert (str(zone.setting), zone.state) == ("ring/ll", RuleState.PROVEN)
     slower = samples + make_samples({"baseline": [130.0] * 8}, launches="xyz")
     (zone,) = rules(choose_from(slower))
     assert zone.gain is not None
@@ -273,7 +273,7 @@ def test_where_the_idle_plugin_is_slower_a_rule_may_restore(
     samples += make_samples({"baseline": [100.0] * 8}, launches="ijklmnop")
     found = rules(choose_from(samples))
     assert [str(zone.setting) for zone in found] == ["tree/ll"] * restores
-    assert all(zone.restores and zone.is_proven for zone in found)
+    assert all(zone.state is RuleState.RESTORES for zone in found)
     # Where idle is as fast as the site nothing was taken away, and nothing is given back.
     same = {"silent": [100.0] * 8, "tree/ll": [100.0] * 8}
     samples = make_samples(same, launches="abcdefgh", paired=True)

@@ -14,7 +14,7 @@ from rccltune.analyse import noise
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
-from rccltune.model.choice import GainProof, Zone
+from rccltune.model.choice import RuleState, Zone
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
 
@@ -40,7 +40,7 @@ def check_null(drawing: ModuleType, n_draws: int, **like: Any) -> None:  # noqa:
     rng = np.random.default_rng(1)
     found = [rules(drawing.draw(drawing.Drawn(**like), rng)) for _ in range(n_draws)]
     n_any = sum(map(bool, found))
-    n_proven = sum(any(zone.proof is GainProof.REPEATED for zone in zones) for zones in found)
+    n_proven = sum(any(zone.state is RuleState.PROVEN for zone in zones) for zones in found)
     assert n_any <= stats.binom.ppf(BOUND, n_draws, noise.LIKELY)
     assert n_proven <= stats.binom.ppf(BOUND, n_draws, noise.PROVEN)
 

@@ -11,7 +11,7 @@ from sample_rows import Sample
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model.choice import NOT_MEASURED, GainProof
+from rccltune.model.choice import NOT_MEASURED, RuleState
 from rccltune.model.settings import BASELINE
 
 ChooseFrom = Callable[..., Choice]
@@ -54,7 +54,7 @@ def test_zones_end_where_the_published_times_meet(
     choice = choose_from(seed_samples(), ChoiceOptions(tolerance=tolerance, arch="gfx942"))
     (low, high, _, *rest), *others = ZONES
     assert found(choice) == [(low, high, smallest, *rest), *others]
-    assert {zone.proof for zone in choice.zones if zone.setting} == {GainProof.NO_BASELINE}
+    assert {zone.state for zone in choice.zones if zone.setting} == {RuleState.NO_BASELINE}
 
 
 @pytest.mark.parametrize("behind", [1.2, 1.5])
@@ -70,4 +70,4 @@ def test_a_baseline_that_is_behind_everywhere_changes_no_zone(
     ]
     choice = choose_from(samples, ChoiceOptions(arch="gfx942"))
     assert found(choice) == ZONES
-    assert {zone.proof for zone in choice.zones if zone.setting} == {GainProof.UNPROVEN}
+    assert {zone.state for zone in choice.zones if zone.setting} == {RuleState.NOT_PROVEN}
