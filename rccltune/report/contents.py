@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,37 +47,19 @@ _VERIFYING: Final = f"{plan.COMMUNICATOR} {plan.VERIFY}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveredRule:
-    """A rule as a job gets it.
-
-    Attributes:
-        gain: time of the library / time with the rule, in the mean over its sizes; None where
-            nobody measured the library.
-        verdict: of the verification of the file as it is; None without one.
-        zone: of the stored choice that the rule came from; None where the choice has none.
-        fallback: reached only where the rule before it is not selectable.
-    """
-
-    rule: Rule
-    gain: Estimate | None
-    verdict: RuleVerdict | None
-    zone: Zone | None
-    fallback: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFileOfSession:
     """A rule file of the session, or the rules of a choice that no file has yet.
 
     Attributes:
         name: in the session; empty where there is no file.
+        rules: as a job gets them, fallbacks marked; those that were verified as they were.
         verification: of the file as it is; None without one.
     """
 
     name: str
     path: Path | None
     file: RuleFile
-    rules: tuple[DeliveredRule, ...]
+    rules: tuple[Rule, ...]
     verification: Verification | None
 
     @property
@@ -131,6 +113,19 @@ class SessionContents:
         """Zones that were chosen."""
         return self.choice.zones if self.choice else ()
 
+    def zone_of(self, rule: Rule) -> Zone | None:
+        """Zone of the choice that a rule came from; None where the choice has none."""
+        if rule.fallback:
+            return _behind(rule, self.zones)
+        return next((zone for zone in self.zones if is_of(rule, zone)), None)
+
+    def gain_of(self, rule: Rule) -> Estimate | None:
+        """Gain of a rule as verified, else as the choice has it; None where nobody knows it."""
+        if isinstance(rule, RuleVerdict):
+            return rule.gain
+        zone = self.zone_of(rule)
+        return zone.gain if zone is not None else None
+
     @property
     def is_imported(self) -> bool:
         """Whether somebody else measured at least a part of it."""
@@ -176,7 +171,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     zones = choice.zones if choice else ()
     place = stored_place(folder)
     say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
-    made = [_rules_of(name, read[name], file, zones, verified) for name, file in files.items()]
+    made = [_rules_of(name, read[name], file, verified) for name, file in files.items()]
     if not made and any(zone.setting is not None for zone in zones):
         made = [_unwritten(zones)]
     return SessionContents(
@@ -212,63 +207,24 @@ def target_words(target: Target) -> str:
 
 
 def _rules_of(
-    name: str,
-    path: Path,
-    file: RuleFile,
-    zones: Sequence[Zone],
-    verified: Iterable[Verification],
+    name: str, path: Path, file: RuleFile, verified: Iterable[Verification]
 ) -> RuleFileOfSession:
     current = next((one for one in verified if one.is_current and one.name == name), None)
     stood = {same(one): one for one in (current.stood if current else ())}
-    rules = []
-    for rule, waits in zip(file.rules, waiting(file.rules), strict=True):
-        verdict = None if waits else stood.get(same(rule))
-        zone = _behind(rule, zones) if waits else next((z for z in zones if is_of(rule, z)), None)
-        rules.append(
-            DeliveredRule(
-                rule=rule,
-                gain=gain_of_rule(verdict, zone),
-                verdict=verdict,
-                zone=zone,
-                fallback=waits,
-            )
-        )
+    rules = (
+        replace(rule, fallback=True) if waits else stood.get(same(rule), rule)
+        for rule, waits in zip(file.rules, waiting(file.rules), strict=True)
+    )
     return RuleFileOfSession(
-        name=name,
-        path=path,
-        file=file,
-        rules=tuple(rules),
-        verification=current,
+        name=name, path=path, file=file, rules=tuple(rules), verification=current
     )
 
 
 def _unwritten(zones: Iterable[Zone]) -> RuleFileOfSession:
     """The rules of a choice that no file has: its verification failed, or it went to stdout."""
-    rules = tuple(
-        DeliveredRule(
-            rule=rule_of(zone, zone.setting),
-            gain=gain_of_rule(None, zone),
-            verdict=None,
-            zone=zone,
-            fallback=False,
-        )
-        for zone in zones
-        if zone.setting is not None
-    )
+    rules = tuple(rule_of(zone, zone.setting) for zone in zones if zone.setting is not None)
     nothing = RuleFile(rules=(), findings=())
     return RuleFileOfSession(name="", path=None, file=nothing, rules=rules, verification=None)
-
-
-def gain_of_rule(verdict: RuleVerdict | None, zone: Zone | None) -> Estimate | None:
-    """Gain of a rule as page and figures show it: as verified, else as the choice has it.
-
-    Args:
-        verdict: of the rule in verdict.json; None where it was not verified.
-        zone: of choice.json that the rule came from; None where there is none.
-    """
-    if verdict is not None:
-        return verdict.gain
-    return zone.gain if zone is not None else None
 
 
 def is_of(rule: Rule, zone: Zone) -> bool:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from rccltune import __version__
 from rccltune.model.brief import brief
-from rccltune.model.choice import Judgement, SizeVerdict
+from rccltune.model.choice import Judgement, Rule, SizeVerdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Outcome, Status
 from rccltune.model.reporter import Reporter
@@ -31,7 +31,6 @@ from rccltune.model.vocabulary import (
 )
 from rccltune.report import figures, style, words
 from rccltune.report.contents import (
-    DeliveredRule,
     RuleFileOfSession,
     SessionContents,
     read_contents,
@@ -189,7 +188,7 @@ def _breakable(text: str) -> Markup:
 def context(shown: SessionContents) -> dict[str, Any]:
     """Build all that the template fills in; what it says of rules is what their files say."""
     tables = tables_of(shown)
-    several = len({one.rule.n_ranks for file in shown.files for one in file.rules}) > 1
+    several = len({one.n_ranks for file in shown.files for one in file.rules}) > 1
     claim = words.claim(shown)
     names = ", ".join(dict.fromkeys(panel.partition(",")[0] for panel in tables.panels))
     return {
@@ -275,21 +274,20 @@ def _rules(file: RuleFileOfSession, shown: SessionContents, *, several: bool) ->
         "name": file.name or "rules that no file has yet",
         "needs": file.needs,
         "several": several,
-        "rows": [_row(one, file) for one in file.rules[:_MOST_ROWS]],
+        "rows": [_row(one, file, shown) for one in file.rules[:_MOST_ROWS]],
         "more": max(0, len(file.rules) - _MOST_ROWS),
         "source": words.source(file, shown),
     }
 
 
-def _row(one: DeliveredRule, file: RuleFileOfSession) -> dict[str, str]:
-    rule = one.rule
+def _row(rule: Rule, file: RuleFileOfSession, shown: SessionContents) -> dict[str, str]:
     return {
         "collective": rule.collective.value,
         "ranks": scale_words(rule),
         "sizes": format_span(rule.min_nbytes, rule.max_nbytes),
-        "setting": str(rule.setting) + (" (fallback)" if one.fallback else ""),
-        "gain": words.times(one.gain),
-        "proof": words.proof(one, file),
+        "setting": str(rule.setting) + (" (fallback)" if rule.fallback else ""),
+        "gain": words.times(shown.gain_of(rule)),
+        "proof": words.proof(rule, file, shown),
     }
 
 

@@ -40,6 +40,7 @@ from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for,
 from rccltune.session.plan import GRAPH, LOOP
 from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.session.samples import load_frame
+from rccltune.verify.verdict import RuleVerdict
 
 _SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels")
 _COLUMNS: Final = {
@@ -118,7 +119,7 @@ def tables_of(shown: SessionContents) -> FigureTables:
         "points": (row for one in drawn.values() for row in _points(one, named, left_out)),
         "fits": (row for one in drawn.values() for curve in one for row in _pieces(curve)),
         "residuals": (row for one in drawn.values() for curve in one for row in _residuals(curve)),
-        "rules": _rules(shown.files, targets),
+        "rules": _rules(shown, targets),
         "verdicts": _verdicts(shown.files, targets),
         "ceilings": _ceilings(shown),
         "own": (
@@ -231,14 +232,12 @@ def _residuals(curve: Curve) -> Iterator[dict[str, Any]]:
         yield {**_key(curve), "nbytes": point.nbytes, "residual": residual}
 
 
-def _rules(
-    files: Iterable[RuleFileOfSession], targets: Mapping[str, Target]
-) -> Iterator[dict[str, Any]]:
-    for file in files:
-        for one in file.rules:
-            rule, gain = one.rule, one.gain
+def _rules(shown: SessionContents, targets: Mapping[str, Target]) -> Iterator[dict[str, Any]]:
+    for file in shown.files:
+        for rule in file.rules:
+            gain = shown.gain_of(rule)
             for panel, target in targets.items():
-                if not one.fallback and is_for(rule, target, file.placement):
+                if not rule.fallback and is_for(rule, target, file.placement):
                     yield {
                         **_setting(panel, rule.setting),
                         "min_nbytes": rule.min_nbytes,
@@ -246,7 +245,7 @@ def _rules(
                         "gain": gain.value if gain else None,
                         "low": gain.low if gain else None,
                         "high": gain.high if gain else None,
-                        "is_verified": one.verdict is not None,
+                        "is_verified": isinstance(rule, RuleVerdict),
                     }
 
 

@@ -12,7 +12,7 @@ from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, Rule, RuleState,
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
-from rccltune.report.contents import DeliveredRule, RuleFileOfSession, SessionContents
+from rccltune.report.contents import RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
 from rccltune.session.folders import is_swept, sweep_then_verify
 from rccltune.verify.verdict import RuleVerdict
@@ -73,12 +73,13 @@ def claim(shown: SessionContents) -> str:
     if shown.refused:
         return f"Nothing is proven here: {shown.refused[0].message}."
     verified = [one for one in shown.files if one.verification]
-    kept = [rule for one in verified for rule in one.rules if rule.verdict and rule.gain]
+    kept = [rule for one in verified for rule in one.rules if isinstance(rule, RuleVerdict)]
+    kept = [rule for rule in kept if rule.gain]
     if kept:
-        rest = sum(one.verdict is None for one in _own(shown))
+        rest = sum(not isinstance(one, RuleVerdict) for one in _own(shown))
         more = f" {_are(rest, 'more rule')} not verified." if rest else ""
         how = "verified, with and without the rules in turns"
-        return f"{_gains(kept, _LIBRARY)}: {how}.{more}"
+        return f"{_gains(shown, kept, _LIBRARY)}: {how}.{more}"
     if verified:
         before = sum(one.verification.file.rules_before for one in verified if one.verification)
         if before:
@@ -92,22 +93,22 @@ def claim(shown: SessionContents) -> str:
     return _no_rule(shown)
 
 
-def _swept(shown: SessionContents, rules: Sequence[DeliveredRule]) -> str:
-    gained = [one for one in rules if one.gain]
+def _swept(shown: SessionContents, rules: Sequence[Rule]) -> str:
+    gained = [one for one in rules if shown.gain_of(one)]
     baseline = baseline_words(shown.choice.baseline if shown.choice else None)
     if not gained:
-        names = ", ".join(dict.fromkeys(one.rule.collective.value for one in rules))
-        if _has_baseline(shown) and all(one.zone is None for one in rules):
+        names = ", ".join(dict.fromkeys(one.collective.value for one in rules))
+        if _has_baseline(shown) and all(shown.zone_of(one) is None for one in rules):
             return f"{names}: rules that nobody chose here; what they gain is not known."
         why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
         return f"{names}: fastest settings found; what they gain is unknown, since {why}."
     seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
-    strange = sum(one.zone is None for one in _own(shown))
+    strange = sum(shown.zone_of(one) is None for one in _own(shown))
     more = f" {_are(strange, 'more rule')} not of the choice." if strange else ""
-    return f"{_gains(gained, baseline)}, as {seen}; not verified.{more}"
+    return f"{_gains(shown, gained, baseline)}, as {seen}; not verified.{more}"
 
 
-def _own(shown: SessionContents) -> Iterator[DeliveredRule]:
+def _own(shown: SessionContents) -> Iterator[Rule]:
     """Rules that answer by themselves."""
     for file in shown.files:
         yield from (one for one in file.rules if not one.fallback)
@@ -146,25 +147,25 @@ def _has_baseline(shown: SessionContents) -> bool:
     return any(curve.key.setting == BASELINE for curve in shown.done.curves)
 
 
-def _gains(rules: Iterable[DeliveredRule], baseline: str) -> str:
+def _gains(shown: SessionContents, rules: Iterable[Rule], baseline: str) -> str:
     """``all_reduce is 1.42× to 1.54× as fast … from 1 KiB to 10.4 MiB``; of several the gains."""
-    by_name: dict[str, list[DeliveredRule]] = {}
+    by_name: dict[str, list[Rule]] = {}
     for one in rules:
-        by_name.setdefault(one.rule.collective.value, []).append(one)
+        by_name.setdefault(one.collective.value, []).append(one)
     if len(by_name) > 1:
-        parts = (f"{name} {_range(mine)}" for name, mine in by_name.items())
+        parts = (f"{name} {_range(shown, mine)}" for name, mine in by_name.items())
         return f"With the rules, times as fast as with {baseline} in the mean: {', '.join(parts)}"
     [(name, mine)] = by_name.items()
     return (
-        f"{name} is {_range(mine)} as fast with the rules as with {baseline}, in the mean of each "
-        f"rule, {_where(mine)}"
+        f"{name} is {_range(shown, mine)} as fast with the rules as with {baseline}, in the mean "
+        f"of each rule, {_where(mine)}"
     )
 
 
-def _where(rules: Sequence[DeliveredRule]) -> str:
+def _where(rules: Sequence[Rule]) -> str:
     """``from 1 KiB to 4 MiB``; of rules that do not touch each range."""
     spans: list[tuple[int, int]] = []
-    for low, high in sorted((one.rule.min_nbytes, one.rule.max_nbytes) for one in rules):
+    for low, high in sorted((one.min_nbytes, one.max_nbytes) for one in rules):
         if spans and low <= spans[-1][1] + 1:
             spans[-1] = (spans[-1][0], max(high, spans[-1][1]))
         else:
@@ -176,21 +177,21 @@ def _where(rules: Sequence[DeliveredRule]) -> str:
     return f"{'from' if is_range else 'at'} {' and '.join(words)}"
 
 
-def _range(rules: Sequence[DeliveredRule]) -> str:
-    gains = [one.gain for one in rules if one.gain]
+def _range(shown: SessionContents, rules: Sequence[Rule]) -> str:
+    gains = [gain for one in rules if (gain := shown.gain_of(one))]
     if len(gains) == 1:
         return times(gains[0])
     low, high = min(g.value for g in gains), max(g.value for g in gains)
     return f"{low:.2f}×" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}× to {high:.2f}×"
 
 
-def proof(one: DeliveredRule, file: RuleFileOfSession) -> str:
+def proof(one: Rule, file: RuleFileOfSession, shown: SessionContents) -> str:
     """Proof that a rule's gain rests on."""
     if one.fallback:
         return "used only where the rule above cannot be chosen"
-    if one.verdict is not None and file.verification is not None:
-        return _verified(one.verdict, file.verification)
-    return f"{_seen(one.zone, one.rule)}; not verified"
+    if isinstance(one, RuleVerdict) and file.verification is not None:
+        return _verified(one, file.verification)
+    return f"{_seen(shown.zone_of(one), one)}; not verified"
 
 
 def _verified(verdict: RuleVerdict, verification: Verification) -> str:

@@ -173,7 +173,7 @@ def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
     """Somebody added a rule to the file: what it gains nobody knows."""
     one = shown("holes")
     [file, *_] = one.files
-    odd = replace(file.rules[0], zone=None, gain=None)
+    odd = replace(file.rules[0], n_ranks=None)
     said = words.claim(one)
     more = replace(one, files=(replace(file, rules=(*file.rules, odd)),))
     assert words.claim(more) == f"{said} 1 more rule is not of the choice."
@@ -183,11 +183,12 @@ def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
 
 def test_rules_with_ll128_are_of_the_choice(shown: Callable[[str], SessionContents]) -> None:
     """A table that has LL128 of gfx942 gives one file, whose needs say with what."""
-    [file] = shown("CPX").files
+    one = shown("CPX")
+    [file] = one.files
     assert file.rules
-    assert all(one.zone is not None for one in file.rules)
-    assert any("ll128" in str(one.rule.setting) for one in file.rules)
-    assert "not of the stored choice" not in str([words.proof(o, file) for o in file.rules])
+    assert all(one.zone_of(rule) is not None for rule in file.rules)
+    assert any("ll128" in str(rule.setting) for rule in file.rules)
+    assert "not of the stored choice" not in str([words.proof(o, file, one) for o in file.rules])
 
 
 def test_the_table_of_sizes_marks_those_without_a_rule(
@@ -196,7 +197,7 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
     """Both sides made the same calls there, and nobody should look for the rule's part in it."""
     one = shown("holes")
     [file, *_] = one.files
-    rule = file.rules[0].rule
+    rule = file.rules[0]
     target = next(iter(one.zones)).target
 
     def at(nbytes: int) -> SizeVerdict:
@@ -213,7 +214,7 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
         )
 
     sizes = [1 << power for power in range(10, 30)]
-    ruled = [n for n in sizes if any(r.rule.reaches(n) for r in file.rules)]
+    ruled = [n for n in sizes if any(r.reaches(n) for r in file.rules)]
     said = VerdictFile(
         path=file.name,
         simulated=False,
