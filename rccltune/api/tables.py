@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.api.arguments import Place
 from rccltune.model.choice import waiting
-from rccltune.model.vocabulary import Collective
-from rccltune.rules import reader, refusals
+from rccltune.rules import refusals
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -61,21 +60,16 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
             "fallback": waits,
         }
     for hole in read.holes:
-        yield {"file": name, "fallback": False, **_hole_row(hole)}
-
-
-def _hole_row(hole: reader.StatedNoRule) -> dict[str, Any]:
-    """A section is ``allreduce nodes=1 ranks=64``; files without sections say nothing."""
-    words = hole.section.split()
-    scale_words = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-    return {
-        "collective": Collective.parse(words[0]).value if words else None,
-        "n_nodes": int(scale_words["nodes"]) if "nodes" in scale_words else None,
-        "n_ranks": int(scale_words["ranks"]) if "ranks" in scale_words else None,
-        "min_nbytes": hole.min_nbytes,
-        "max_nbytes": hole.max_nbytes,
-        "reason": hole.reason,
-    }
+        yield {
+            "file": name,
+            "collective": hole.collective.value if hole.collective else None,
+            "n_nodes": hole.scale.n_nodes if hole.scale else None,
+            "n_ranks": hole.scale.n_ranks if hole.scale else None,
+            "min_nbytes": hole.min_nbytes,
+            "max_nbytes": hole.max_nbytes,
+            "fallback": False,
+            "reason": hole.reason,
+        }
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> DataFrame:

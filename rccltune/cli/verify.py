@@ -317,7 +317,10 @@ def not_kept(done: VerificationResult) -> list[str]:
         f"{one.reason}"
         for one in done.standings
         if one.state is RuleState.NOT_SELECTABLE
-        and not any(cut.holds(one.collective, one.min_nbytes) for cut in done.file.cuts)
+        and not any(
+            cut.collective is one.collective and cut.reaches(one.min_nbytes)
+            for cut in done.file.cuts
+        )
     ]
     more = len(cuts) - _SHOWN
     return cuts[:_SHOWN] + [f"{more} more ranges"] * (more > 0)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Integer, Line, Number, Whole, Word
 from rccltune.model.settings import Mode, Scale, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size, format_span
 
 
 class RuleState(Enum):
@@ -254,6 +254,34 @@ class RuleCount:
     def as_plain(self) -> dict[str, Any]:
         """Plain form for --json."""
         return {"rules": self.rules, "fallbacks": self.fallbacks}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftToLibrary:
+    """Sizes that are left to the library, and why: of a rule file, of a verification.
+
+    Attributes:
+        collective, scale: None for any.
+    """
+
+    min_nbytes: Whole
+    max_nbytes: Whole
+    reason: Line
+    collective: Collective | None = None
+    scale: Scale | None = None
+
+    def __str__(self) -> str:
+        """``all_reduce 4 MiB to 8 MiB: slower``."""
+        name = self.collective.value if self.collective else "any"
+        return f"{name} {format_span(self.min_nbytes, self.max_nbytes)}: {self.reason}"
+
+    def is_of(self, collective: Collective, scale: Scale) -> bool:
+        """Whether it speaks of these calls."""
+        return self.collective in (None, collective) and self.scale in (None, scale)
+
+    def reaches(self, nbytes: int) -> bool:
+        """Whether a size is among them."""
+        return self.min_nbytes <= nbytes <= self.max_nbytes
 
 
 class Judgement(Enum):

@@ -23,7 +23,6 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import (
-    Collective,
     Placement,
     format_last,
     format_size,
@@ -296,10 +295,9 @@ def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     stated = [hole for one in shown.files for hole in one.file.holes]
     if stated:
         for hole in stated:
-            name, _, ranks = hole.section.partition(" ")
             yield (
-                Collective.parse(name).value if name else "any",
-                ranks.replace("nodes=", "").replace(" ranks=", " × "),
+                hole.collective.value if hole.collective else "any",
+                hole.scale.short.replace("x", " × ") if hole.scale else "",
                 format_size(hole.min_nbytes),
                 format_last(hole.max_nbytes),
                 hole.reason,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import Rule
+from rccltune.model.choice import LeftToLibrary, Rule
 from rccltune.model.errors import InputFileError, VerificationError
 
 LIMIT: Final = 199
@@ -215,13 +215,13 @@ class LineChange:
     Attributes:
         parts: rules in its place; none where it goes.
         evidence: a comment above them.
-        holes: (min, max, reason) of what is left to the library from now on.
+        holes: what is left to the library from now on.
         own: comments of each part, above it.
     """
 
     parts: tuple[Rule, ...]
     evidence: str
-    holes: tuple[tuple[int, int, str], ...] = ()
+    holes: tuple[LeftToLibrary, ...] = ()
     own: tuple[tuple[str, ...], ...] = ()
 
 
@@ -261,7 +261,7 @@ def _changed(line: str, number: int, change: LineChange) -> list[str]:
     for part, own in zip(change.parts, owns, strict=True):
         new_lines += [one for text in own for one in comment(text)]
         new_lines += _narrowed(line, number, part)
-    return new_lines + [hole(low, high, why) for low, high, why in change.holes]
+    return new_lines + [hole(one.min_nbytes, one.max_nbytes, one.reason) for one in change.holes]
 
 
 def _narrowed(line: str, number: int, part: Rule) -> list[str]:

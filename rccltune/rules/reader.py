@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import Rule
+from rccltune.model.choice import LeftToLibrary, Rule
 from rccltune.model.settings import SILENT, Mode, Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import (
@@ -58,25 +58,6 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatedNoRule:
-    """Sizes that a file leaves to the library, in its own words.
-
-    Attributes:
-        section: what the last ``#@ section`` above it said; empty in files without sections.
-    """
-
-    min_nbytes: int
-    max_nbytes: int
-    reason: str
-    section: str
-
-    def is_of(self, collective: Collective, scale: Scale) -> bool:
-        """Whether it speaks of these calls."""
-        mine = f"{collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
-        return self.section in ("", mine)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFile:
     """Content of a rule file: rules, requirements, findings.
 
@@ -86,7 +67,7 @@ class RuleFile:
         library: of ``#@ library``, ``NCCL 2.28.9``; None without such a line.
         bits: of ``#@ bits``: rules that keep results' bits; None in any other file.
         needs: (name, value) pairs of ``#@ needs``.
-        holes: of ``#@ hole``.
+        holes: of ``#@ hole``, but for those of a section that is none.
         machine: that it was written for, as its head has it; None in a file of somebody else's.
     """
 
@@ -96,7 +77,7 @@ class RuleFile:
     library: str | None = None
     bits: str | None = None
     needs: tuple[tuple[str, str], ...] = ()
-    holes: tuple[StatedNoRule, ...] = ()
+    holes: tuple[LeftToLibrary, ...] = ()
     machine: str | None = None
 
     @property
@@ -118,6 +99,7 @@ class RuleFile:
         return required.get("arch") or (vendor.value if vendor else None)
 
 
+_SECTION: Final = re.compile(r"([a-z]+) nodes=([0-9]+) ranks=([0-9]+)")
 _COLLECTIVES: Final = {c.csv_name: c for c in TUNABLE}
 _ALGORITHMS: Final = {a.value: a for a in Algorithm}
 _PROTOCOLS: Final = {p.value: p for p in Protocol}
@@ -165,6 +147,17 @@ def _error(line: int, code: str, message: str) -> LineFinding:
     return LineFinding(severity=LineSeverity.ERROR, line=line, code=code, message=_said(message))
 
 
+def _section(words: list[str]) -> tuple[Collective, Scale] | None:
+    """``allreduce nodes=1 ranks=64``; None for anything else."""
+    found = _SECTION.fullmatch(" ".join(words))
+    try:
+        return (
+            (Collective.parse(found[1]), Scale.parse(f"{found[2]}x{found[3]}")) if found else None
+        )
+    except ValueError:
+        return None
+
+
 class _Reader:
     """Gathers rules and findings line by line."""
 
@@ -176,8 +169,8 @@ class _Reader:
         self.library: str | None = None
         self.bits: str | None = None
         self.needs: list[tuple[str, str]] = []
-        self.holes: list[StatedNoRule] = []
-        self.section = ""
+        self.holes: list[LeftToLibrary] = []
+        self.section: tuple[Collective | None, Scale | None] | None = (None, None)
         self.machine: str | None = None
         self.n_rows = 0
         self.is_ours = False
@@ -249,18 +242,24 @@ class _Reader:
                 name, _, value = grammar.trim(directive[len("needs") :]).partition("=")
                 self.needs.append((_said(name), _said(value)))
             case ["hole", low, high, *reason] if _is_whole(low) and _is_whole(high):
-                self.holes.append(
-                    StatedNoRule(
-                        min_nbytes=grammar.whole(low),
-                        max_nbytes=grammar.whole(high),
-                        reason=_said(" ".join(reason)),
-                        section=self.section,
-                    )
-                )
+                self.read_hole(grammar.whole(low), grammar.whole(high), _said(" ".join(reason)))
             case ["section", *rest]:
-                self.section = _said(" ".join(rest))
+                self.section = _section(rest)
             case _:
                 pass  # other directives are for other readers
+
+    def read_hole(self, low: int, high: int, reason: str) -> None:
+        if self.section is not None:
+            collective, scale = self.section
+            self.holes.append(
+                LeftToLibrary(
+                    min_nbytes=low,
+                    max_nbytes=high,
+                    reason=reason,
+                    collective=collective,
+                    scale=scale,
+                )
+            )
 
     def read_requires(self, pairs: list[str]) -> None:
         for pair in pairs:

@@ -11,7 +11,7 @@ from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.choice import Rule, RuleCount, RuleState
+from rccltune.model.choice import LeftToLibrary, Rule, RuleCount, RuleState
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
@@ -26,7 +26,6 @@ from rccltune.verify.judge import JudgedFile
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.verdict import (
     BitsTime,
-    LeftToLibrary,
     RanAt,
     RuleVerdict,
     VerdictFile,

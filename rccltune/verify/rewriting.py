@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import NOT_MEASURED, Rule
+from rccltune.model.choice import NOT_MEASURED, LeftToLibrary, Rule
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import LL128_FORCED, Scale
-from rccltune.model.vocabulary import TUNABLE, Protocol, format_span
+from rccltune.model.vocabulary import Protocol, format_span
 from rccltune.rules import line_format
 from rccltune.rules.documents import intervals_left
 from rccltune.rules.line_format import LineChange, rewritten
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import VERIFIED_MARK
-from rccltune.verify.verdict import LeftToLibrary, RuleVerdict
+from rccltune.verify.verdict import RuleVerdict
 
 # What is said of a rule's sizes that one before it answers.
 _HIDDEN: Final = "fallback, not timed: the rule before it answers"
@@ -130,7 +130,7 @@ def within(
             )
             for first_, last_ in beyond
         ]
-        holes = tuple((c.min_nbytes, c.max_nbytes, NOT_MEASURED) for c in own if c not in cuts)
+        holes = tuple(one for one in own if one not in cuts)
         cuts |= dict.fromkeys(own)
         parts = () if part is None else (part,)
         changes[rule.line] = LineChange(parts=parts, evidence="", holes=holes)
@@ -174,16 +174,9 @@ def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
     """
     mark = f"{VERIFIED_MARK} "
     return tuple(
-        LeftToLibrary(
-            collective=collective,
-            min_nbytes=one.min_nbytes,
-            max_nbytes=one.max_nbytes,
-            reason=one.reason.removeprefix(mark),
-        )
+        replace(one, reason=one.reason.removeprefix(mark), scale=None)
         for one in read_rules(text.encode()).holes
-        if one.section and one.reason.startswith(mark)
-        for collective in TUNABLE
-        if one.is_of(collective, scale)
+        if one.scale == scale and one.reason.startswith(mark)
     )
 
 
@@ -281,7 +274,7 @@ def _change(
         why = "" if made else f"verify: {_reason(rule.min_nbytes, rule.max_nbytes, found)}"
         return LineChange(parts=made, evidence=why)
     why = "; ".join(dict.fromkeys(one.reason for one in lost))
-    holes = [(one.min_nbytes, one.max_nbytes, f"{VERIFIED_MARK} {one.reason}") for one in lost]
+    holes = (replace(one, reason=f"{VERIFIED_MARK} {one.reason}") for one in lost)
     return LineChange(
         parts=made,
         evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",

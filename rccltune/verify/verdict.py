@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from rccltune.model.choice import Rule, RuleState, SizeVerdict
+from rccltune.model.choice import LeftToLibrary, Rule, RuleState, SizeVerdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting, Target
@@ -97,25 +97,6 @@ class RuleVerdict(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftToLibrary:
-    """Sizes that are left to the library, and why."""
-
-    collective: Collective
-    min_nbytes: Whole
-    max_nbytes: Whole
-    reason: Line
-
-    def __str__(self) -> str:
-        """``all_reduce 4 MiB to 8 MiB: slower``."""
-        span = format_span(self.min_nbytes, self.max_nbytes)
-        return f"{self.collective.value} {span}: {self.reason}"
-
-    def holds(self, collective: Collective, nbytes: int) -> bool:
-        """Whether a size is among them."""
-        return collective is self.collective and self.min_nbytes <= nbytes <= self.max_nbytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IdleEffect:
     """What the idle plugin does to a collective by itself.
 
@@ -173,7 +154,7 @@ class VerdictFile:
         rules_sha256: digest of the file that was verified.
         verdicts: a row for each size, placement and clock.
         standings: of every rule of ours.
-        cuts: what was left to the library, by earlier verifications of the file too.
+        cuts: what was left to the library at this scale, by earlier verifications of the file too.
         beside: octaves in which the idle plugin is not the site as it is.
         needs: what the file asks of the environment.
         environment: what both sides had beside that; the rules are proven with it.

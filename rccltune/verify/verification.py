@@ -18,7 +18,7 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
-from rccltune.model.choice import Rule, RuleCount, RuleState, SizeVerdict
+from rccltune.model.choice import LeftToLibrary, Rule, RuleCount, RuleState, SizeVerdict
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
@@ -46,7 +46,7 @@ from rccltune.verify.outcome import (
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import beyond
-from rccltune.verify.verdict import LeftToLibrary, RuleVerdict
+from rccltune.verify.verdict import RuleVerdict
 
 
 def verify_rules(

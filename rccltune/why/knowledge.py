@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse import selectable
-from rccltune.model.choice import Rule
+from rccltune.model.choice import LeftToLibrary, Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.overwritten import Overwrite, overwrites
 from rccltune.releases import release_of
 from rccltune.rules.provenance import measured_with
-from rccltune.rules.reader import StatedNoRule
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.past_tuner import paths_past
@@ -82,7 +81,7 @@ class JobKnowledge:
         self.file_rules: tuple[Rule, ...] | None = None
         self.file_name, self.file_sha256 = "", ""
         self.file_libraries: tuple[str, ...] = ()
-        self._holes: tuple[StatedNoRule, ...] = ()
+        self._holes: tuple[LeftToLibrary, ...] = ()
         self._arch: str | None = None
         if path is not None:
             content = content_of(path)
@@ -137,7 +136,7 @@ class JobKnowledge:
         """The file's own words for a size without a rule."""
         scale = _scale(where)
         holes = (h for h in self._holes if scale is not None and h.is_of(collective, scale))
-        return next((h.reason for h in holes if h.min_nbytes <= nbytes <= h.max_nbytes), None)
+        return next((h.reason for h in holes if h.reaches(nbytes)), None)
 
     @property
     def file_scales(self) -> tuple[str, ...]:

@@ -181,7 +181,7 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
     # The rule file says what it requires, and is sent.
     on_purpose = {"command", "requires"}
     records = (HeaderFile, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
-    records += (Estimate, verdict.LeftToLibrary, verdict.IdleEffect)
+    records += (Estimate, choice.LeftToLibrary, verdict.IdleEffect)
     records += (
         measurement.Fingerprint,
         settings.Setting,

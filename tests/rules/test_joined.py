@@ -42,9 +42,9 @@ def test_each_scale_keeps_its_rules_its_holes_and_its_evidence() -> None:
     assert file.findings == ()
     said = [(str(one.setting), one.n_ranks) for one in file.rules]
     assert said == [("tree/ll", 64), ("ring/ll", 8)]
-    assert [hole.section for hole in file.holes] == [
-        *["allreduce nodes=1 ranks=64"] * 2,
-        *["allreduce nodes=1 ranks=8"] * 2,
+    assert [str(hole.scale) for hole in file.holes] == [
+        *["64 ranks on 1 node"] * 2,
+        *["8 ranks on 1 node"] * 2,
     ]
     assert file.library == "RCCL 2.27.7"
     assert dict(file.requires)["arch"] == "gfx942"

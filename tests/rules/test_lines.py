@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from readers import rccl_rows
 
-from rccltune.model.choice import Zone
+from rccltune.model.choice import LeftToLibrary, Zone
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
@@ -191,8 +191,9 @@ def test_no_line_of_a_rewritten_file_is_cut(
         low, high = rule.min_nbytes, rule.min_nbytes + 9
         part = reader.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
         if narrow and rule.line is not None:
+            left = LeftToLibrary(min_nbytes=high + 1, max_nbytes=rule.max_nbytes, reason=reason)
             changes[rule.line] = line_format.LineChange(
-                parts=part, evidence=evidence, holes=((high + 1, rule.max_nbytes, reason),)
+                parts=part, evidence=evidence, holes=(left,)
             )
         wanted.append((low, high if narrow else rule.max_nbytes, rule.setting, rule.only_mode))
     text = line_format.rewritten(content, changes, (head,))

@@ -285,3 +285,16 @@ def test_todays_forms_are_tolerated() -> None:
 def test_no_bytes_make_the_reader_fail(content: bytes) -> None:
     """Whatever is handed over becomes rules and findings."""
     read_rules(content)
+
+
+def test_what_is_left_to_the_library_is_of_its_section_and_of_nobody_in_one_that_is_none() -> None:
+    """Without a section it is of any call."""
+    text = (
+        "#@ hole 0 7 any\n#@ section allreduce nodes=1 ranks=8\n#@ hole 8 15 mine\n"
+        "#@ section allreduce ranks=8\n#@ hole 16 31 whose\n"
+    )
+    scale = Scale(n_nodes=1, n_ranks=8)
+    assert [(one.reason, one.collective, one.scale) for one in read_rules(text.encode()).holes] == [
+        ("any", None, None),
+        ("mine", Collective.ALL_REDUCE, scale),
+    ]

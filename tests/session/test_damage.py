@@ -15,13 +15,13 @@ import rccltune
 from rccltune import api
 from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
-from rccltune.model.choice import Judgement, RuleState, SizeVerdict
+from rccltune.model.choice import Judgement, LeftToLibrary, RuleState, SizeVerdict
 from rccltune.model.errors import RccltuneError
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
-from rccltune.verify.verdict import LeftToLibrary, RuleVerdict, VerdictFile
+from rccltune.verify.verdict import RuleVerdict, VerdictFile
 from rccltune.verify.verdict_store import write_verdict
 
 _GONE: Final = object()
