@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ADDING: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 FLOAT: Final = "float"
 SUM: Final = "sum"
-_BYTES: Final = {FLOAT: 4, BFLOAT16: 2}
+BYTES: Final = {FLOAT: 4, BFLOAT16: 2}
 # From one probed size to the next.
 _FACTOR: Final = 4
 _OUT: Final = Placement.OUT_OF_PLACE
@@ -128,7 +128,7 @@ def _equal_channels(row: Mapping[Hashable, Any], channels: int | None) -> int:
     Channels have equal shares of a result, one behind the other (NCCL src/enqueue.cc); of each
     owner's part, whose end is not that of a share, only the first channel is tried.
     """
-    n_elements = float(row["nbytes"]) / _BYTES[row["dtype"]]
+    n_elements = float(row["nbytes"]) / BYTES[row["dtype"]]
     if row["collective"] != Collective.ALL_REDUCE.value or not channels:
         return 1
     until = float(row["first_end"])
@@ -203,7 +203,7 @@ def is_one_tree(rows: pd.DataFrame) -> bool:
     Args:
         rows: of probes of one setting, or of one rule file, of one collective.
     """
-    widths = rows["dtype"].map(_BYTES)
+    widths = rows["dtype"].map(BYTES)
     told = zip(rows["setting"], rows["answer"], rows["ran"], strict=True)
     return bool(
         len(rows)

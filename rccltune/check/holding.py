@@ -14,6 +14,7 @@ from math import log1p
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from rccltune.check.bits import probed
 from rccltune.check.bound import (
     LIBRARY,
     CheckedRule,
@@ -51,6 +52,8 @@ _RESTORES_WITHIN: Final = 0.02
 def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResult:
     """Hold rules against this machine, and, unless in a hurry, against the library's own choice.
 
+    Those that keep the bits are held to their bits instead.
+
     Args:
         wanted: which.
         quick: nothing is measured.
@@ -81,7 +84,8 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
         )
         # On another machine the plugin refuses them; with another library it says so and goes on.
         if wanted.file.rules and not quick and len(of_machine) == len(release):
-            rules = measured(wanted, instrument, Path(name), reporter)
+            judge = measured if wanted.file.bits is None else probed
+            rules = judge(wanted, instrument, Path(name), reporter)
             settled = list(found.differences) == release
             found = replace(found, rules=rules, is_settled=settled)
     return replace(found, seconds=time.monotonic() - since)

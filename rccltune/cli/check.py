@@ -106,7 +106,9 @@ def text_of(done: CheckResult, *, color: bool) -> JoinedLines:
         lines += [table(names, rows, numeric=(1, 2)), *_reasons(done.rules)]
         n_holding = sum(one.standing is Standing.HOLDS for one in done.rules)
         of_all = f"{n_holding} of {len(done.rules)} rules hold"
-        lines.append(f"{of_all}, after six communicators in {done.seconds:.0f} s: {done.path}")
+        is_timed = any(one.gain is not None for one in done.rules)
+        how = "six communicators" if is_timed else "one communicator"
+        lines.append(f"{of_all}, after {how} in {done.seconds:.0f} s: {done.path}")
     elif not done.n_rules:
         lines.append(f"There is no rule in {done.path}: the library chooses by itself")
     elif not done.differences:

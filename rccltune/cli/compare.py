@@ -85,6 +85,13 @@ _COLORS = {"faster": "green", "slower": "red", "wrong": "red", "failed": "red"}
     group="Output",
     help="Write a short table for a pull request.",
 )
+@grouped(
+    "--bits",
+    is_flag=True,
+    group="What",
+    usual=True,
+    help="Compare the bits of results instead of times.",
+)
 @grouped("--force", is_flag=True, group="Advanced", help="Go on though hosts differ.")
 @common
 @click.pass_context
@@ -101,6 +108,7 @@ def compare(
     sides: Path | None,
     lists: bool,
     markdown: Path | None,
+    bits: bool,
     force: bool,
     **options: Any,  # noqa: ANN401 - where and what to measure, as of a sweep
 ) -> None:
@@ -126,6 +134,8 @@ def compare(
     if a is None or b is None:
         raise click.UsageError("name two sides, A and B; --list shows the named ones", context)
     if comparison.are_sessions(a, b):
+        if bits:
+            raise click.UsageError("--bits compares sides that are probed, not sessions", context)
         from rccltune.compare.offline import compare_sessions
 
         done = compare_sessions(Path(a), Path(b), margin / 100)
@@ -139,6 +149,8 @@ def compare(
             n_starts=starts,
             force=force,
         )
+        if bits:
+            _show_bits(console, asked, context)
         done = _measured(console, asked)
     if done.folder is not None:
         from rccltune.report.compared import draw
@@ -186,6 +198,34 @@ def _measured(console: Console, asked: ComparisonRequest) -> ComparisonResult:
         console.say(said)
     with shown_progress(console) as reporter:
         return compare(prepared, reporter)
+
+
+def _show_bits(console: Console, asked: ComparisonRequest, context: click.Context) -> None:
+    """Probe both sides, show where their bits differ, and end."""
+    from rccltune.compare.bits import BitsRow, compare_bits, ranges_of
+    from rccltune.compare.comparison import prepare
+
+    console.say(f"Comparison: {asked.folder}")
+    with shown_progress(console) as reporter:
+        done = compare_bits(prepare(asked), reporter)
+    by_name: dict[str, list[BitsRow]] = {}
+    for one in done.rows:
+        by_name.setdefault(one.collective, []).append(one)
+    columns = ("collective", "bytes", "bits", "from element", "A: trees", "ran", "B: trees", "ran")
+    shown = [
+        (
+            one.collective,
+            format_size(one.nbytes),
+            one.verdict,
+            "–" if one.first_element is None else str(one.first_element),
+            *(str(one.a_trees), one.a_ran or "?", str(one.b_trees), one.b_ran or "?"),
+        )
+        for one in done.rows
+    ]
+    lines = [table(columns, shown, numeric=(1, 3, 4, 6)), *ranges_of(by_name)]
+    lines += ["SIMULATED: nothing of this was measured on hardware"] * done.simulated
+    console.result(done.as_plain(), join_lines(lines))
+    context.exit(done.exit_code)
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -327,20 +328,41 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         OutputError: ranks were answered differently.
         KeyboardInterrupt: after all that was started is gone; what is measured is kept.
     """
-    asked, folder = prepared.asked, prepared.asked.folder
-    site = prepared.sides[0].instrument.site
+    asked = prepared.asked
     measuring = OngoingComparison(
-        folder=folder.resolve(),
+        folder=asked.folder.resolve(),
         sides=prepared.sides,
         scope=prepared.scope,
         n_starts=asked.n_starts,
         margin=asked.margin,
         reporter=reporter,
-        hosts=HostComparison(
-            named=site.hosts, session=folder, reporter=reporter, force=asked.force
-        ),
+        hosts=hosts_of(prepared, reporter),
         budget_s=asked.request.budget_s,
     )
+    with opened(prepared, reporter):
+        measuring.read()
+        measuring.measure()
+        found = _result(prepared, measuring)
+        found.write()
+    return found
+
+
+def hosts_of(prepared: PreparedComparison, reporter: Reporter) -> HostComparison:
+    """Several hosts, held against each other."""
+    asked, site = prepared.asked, prepared.sides[0].instrument.site
+    return HostComparison(
+        named=site.hosts, session=asked.folder, reporter=reporter, force=asked.force
+    )
+
+
+@contextmanager
+def opened(prepared: PreparedComparison, reporter: Reporter) -> Iterator[None]:
+    """The folder of this comparison alone, while it is measured.
+
+    Raises:
+        SessionError: it has another one, another writer, or the disk refuses.
+    """
+    folder, site = prepared.asked.folder, prepared.sides[0].instrument.site
     with files.writing(folder, reporter), signals.interruptible():
         _same_question(folder, prepared.question)
         if not (folder / results.JSON_FILE).exists():
@@ -349,11 +371,7 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         if site.node is not None:
             files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
         end_leftovers(folder, reporter)
-        measuring.read()
-        measuring.measure()
-        found = _result(prepared, measuring)
-        found.write()
-    return found
+        yield
 
 
 def _result(prepared: PreparedComparison, measuring: OngoingComparison) -> ComparisonResult:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
 _GATED: Final = ("gfx94", "gfx95")
 # What ranks that share a few processors add in seconds.
-_PROBED_OF_SIMULATED: Final = 1 << 20
+PROBED_OF_SIMULATED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
         checked_up_to=instrument.checked_up_to,
         n_ranks=n_ranks,
         same_bits=sweep.same_bits,
-        probed_up_to=None if instrument.site.node is None else _PROBED_OF_SIMULATED,
+        probed_up_to=None if instrument.site.node is None else PROBED_OF_SIMULATED,
         idle_source=release.idle_source if release is not None else "",
     )
 

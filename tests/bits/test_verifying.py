@@ -67,6 +67,8 @@ def test_slower_rules_stay_as_they_are(rules: Path, capsys: pytest.CaptureFixtur
     assert stored["bits"] == after.bits
     assert {one["state"] for one in stored["standings"]} == {"keeps bits"}
     assert all(one["rules_us"] > 0 < one["library_us"] for one in stored["bits_times"])
+    assert run(["check"]) == 0
+    assert f"keeps the bits {after.bits}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:

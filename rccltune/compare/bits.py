@@ -1,0 +1,239 @@
+"""``compare --bits``: whether two sides give the same bits at each size, and from where on not.
+
+Each side is started once and probed (docs/bits.md): the same random numbers in, the bits that come
+out, and which tree each element is added by. ``comparison.csv`` has a row a size; its columns:
+
+==================  =============================================================================
+collective          ``all_reduce`` …
+nbytes              size in bytes, as a tuner sees it
+verdict             ``same`` or ``differ``
+first_element       from which element on trees differ; empty where none does, or it is not known
+a_trees, b_trees    how many trees an element has on each side, by its place
+a_ran, b_ran        what each side ran
+==================  =============================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+from rccltune.bits import probes
+from rccltune.compare.comparison import PreparedComparison, hosts_of, opened
+from rccltune.compare.measuring import MeasuredSide
+from rccltune.compare.results import CSV_FILE
+from rccltune.measure import rank_program
+from rccltune.measure.perf_sweep import PROBED_OF_SIMULATED
+from rccltune.model.errors import CommandLineError, LaunchError
+from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import csv_text
+from rccltune.session import files, plan, rows, runs
+from rccltune.session.plan import LOOP, CollectiveCall, Label, Step
+
+COLUMNS: Final = (
+    *("collective", "nbytes", "verdict", "first_element", "a_trees", "b_trees", "a_ran", "b_ran"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitsRow:
+    """Both sides at one size; see this module for the columns."""
+
+    collective: str
+    nbytes: int
+    verdict: str
+    first_element: int | None
+    a_trees: int
+    b_trees: int
+    a_ran: str
+    b_ran: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitsComparison:
+    """How a comparison of bits ended."""
+
+    folder: Path
+    a: str
+    b: str
+    rows: tuple[BitsRow, ...]
+    simulated: bool
+
+    @property
+    def differing(self) -> tuple[BitsRow, ...]:
+        """Sizes at which bits differ, rising."""
+        return tuple(one for one in self.rows if one.verdict != "same")
+
+    @property
+    def exit_code(self) -> int:
+        """9 where a bit differs."""
+        return 9 if self.differing else 0
+
+    def as_plain(self) -> dict[str, Any]:
+        """For --json."""
+        sizes = [{name: getattr(one, name) for name in COLUMNS} for one in self.rows]
+        return {
+            "format": 1,
+            "a": self.a,
+            "b": self.b,
+            "sizes": sizes,
+            "simulated": self.simulated,
+            "exit_code": self.exit_code,
+        }
+
+
+def compare_bits(prepared: PreparedComparison, reporter: Reporter) -> BitsComparison:
+    """Probe both sides, and say where their bits differ.
+
+    Args:
+        prepared: two sides; sizes, type and operation are those of its calls.
+        reporter: told what goes on.
+
+    Raises:
+        CommandLineError: nothing of it adds in an order that can be probed.
+        LaunchError: a side fails.
+        SessionError: the folder has another comparison.
+    """
+    steps_of = [list(_steps(prepared, one)) for one in prepared.sides]
+    if not steps_of[0]:
+        raise CommandLineError(
+            "nothing of this adds in an order that can be probed",
+            hint="compare all_reduce or reduce_scatter, --op sum, float or bfloat16.",
+        )
+    prepared = replace(prepared, question={**prepared.question, "bits": True})
+    with opened(prepared, reporter):
+        found = [
+            _probed(prepared, one, steps, reporter)
+            for one, steps in zip(prepared.sides, steps_of, strict=True)
+        ]
+        made = tuple(_rows(found[0], found[1]))
+        files.write_atomically(prepared.asked.folder / CSV_FILE, _csv(made))
+    return BitsComparison(
+        folder=prepared.asked.folder,
+        a=prepared.asked.a.name,
+        b=prepared.asked.b.name,
+        rows=made,
+        simulated=prepared.sides[0].instrument.site.node is not None,
+    )
+
+
+def _csv(made: Sequence[BitsRow]) -> str:
+    import pandas as pd
+
+    lines = [[getattr(one, name) for name in COLUMNS] for one in made]
+    table = pd.DataFrame(lines, columns=list(COLUMNS))
+    return csv_text(table.astype({"first_element": "Int64"}))
+
+
+def _steps(prepared: PreparedComparison, one: MeasuredSide) -> Iterator[Step]:
+    scope = prepared.scope
+    is_simulated = one.instrument.site.node is not None
+    for collective, sizes in scope.sizes.items():
+        probed = collective in probes.ADDING and scope.op == probes.SUM
+        for nbytes in sizes if probed and scope.dtype in probes.BYTES else ():
+            if not is_simulated or nbytes <= PROBED_OF_SIMULATED:
+                call = CollectiveCall(
+                    collective, scope.dtype, scope.op, scope.placements[0], nbytes
+                )
+                yield Step(plan.ORDER, one.setting, call, LOOP)
+
+
+def _probed(
+    prepared: PreparedComparison, one: MeasuredSide, steps: Sequence[Step], reporter: Reporter
+) -> runs.PerfRun:
+    """One start of a side, with its probes.
+
+    Raises:
+        LaunchError: it fails.
+    """
+    folder = prepared.asked.folder.resolve()
+    label = Label(plan.ORDERS, 0, one.side.digest)
+    with rank_program.waiting_ranks(
+        one.instrument.ground,
+        folder,
+        site=dict(os.environ),
+        with_plugin=one.side.has_plugin,
+        largest=max(step.call.nbytes for step in steps),
+        heard=hosts_of(prepared, reporter).hear,
+    ) as ranks:
+        if one.side.rules:
+            ranks.answer_by(one.side.rules)
+        ranks.make({label: steps})
+        made = ranks.end()
+    if made.ended is not None and made.ended.failure is not None:
+        raise LaunchError(
+            f"{one.side.name} {made.ended.failure.words}: {made.ended.words}",
+            where=str(made.folder / runs.LOG_FILE),
+            hint="leave out the sizes that it fails with (--max-bytes).",
+        )
+    return made
+
+
+def _rows(a: runs.PerfRun, b: runs.PerfRun) -> Iterator[BitsRow]:
+    sides = [
+        {(r["collective"], r["asked_nbytes"]): r for r in table.to_dict("records")}
+        for table in (rows.rows_of_runs([one]) for one in (a, b))
+    ]
+    ends = [dict(one.remarks.orders) for one in (a, b)]
+    for key, mine in sides[0].items():
+        if mine["step"] != plan.ORDER or key not in sides[1]:
+            continue
+        theirs = sides[1][key]
+        same = (mine["signature"], mine["bits"]) == (theirs["signature"], theirs["bits"])
+        first = first_difference(ends[0].get(mine["line"], ()), ends[1].get(theirs["line"], ()))
+        yield BitsRow(
+            collective=str(key[0]),
+            nbytes=int(mine["nbytes"]),
+            verdict="same" if same else "differ",
+            first_element=None if same else first,
+            a_trees=int(mine["trees"]),
+            b_trees=int(theirs["trees"]),
+            a_ran=str(mine["ran"]),
+            b_ran=str(theirs["ran"]),
+        )
+
+
+def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
+    """First element whose trees differ; None where none is known to.
+
+    Args:
+        a: ``TREE:END`` of each run of elements, as the rank program says them; ``more`` ends a
+            list that was cut.
+        b: likewise.
+    """
+    begin = 0
+    for mine, theirs in zip_longest(map(_run, a), map(_run, b)):
+        if mine is None or theirs is None:
+            return None
+        if mine[0] != theirs[0]:
+            return begin
+        if mine[1] != theirs[1]:
+            return min(mine[1], theirs[1])
+        begin = mine[1]
+    return None
+
+
+def _run(word: str) -> tuple[str, int] | None:
+    tree, _, end = word.partition(":")
+    return (tree, int(end)) if end.isdigit() else None
+
+
+def ranges_of(found: Mapping[str, Sequence[BitsRow]]) -> Iterator[str]:
+    """``all_reduce: other bits from 64 KiB, element 512 on`` for each collective that differs."""
+    from rccltune.model.vocabulary import format_size
+
+    for name, sizes in found.items():
+        differing = [one for one in sizes if one.verdict != "same"]
+        if differing:
+            first = differing[0]
+            element = "" if first.first_element is None else f", element {first.first_element} on"
+            yield (
+                f"{name}: other bits at {len(differing)} of {len(sizes)} sizes, from "
+                f"{format_size(first.nbytes)}{element}"
+            )
+        else:
+            yield f"{name}: the same bits at {len(sizes)} of {len(sizes)} sizes"

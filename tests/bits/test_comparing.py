@@ -1,0 +1,67 @@
+"""Two sides by their bits: at which sizes they differ, and from which element on."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yamls
+
+from rccltune import plugin
+from rccltune.cli import run
+from rccltune.compare.bits import first_difference
+from rccltune.model.errors import MachineError
+
+NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
+SIZES = ("--min-bytes", "1K", "--max-bytes", "4K")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "first"),
+    [
+        (["x:8"], ["x:8"], None),
+        (["x:4", "y:8"], ["x:8"], 4),
+        (["x:4", "y:8"], ["x:6", "y:8"], 4),
+        (["x:4", "y:8"], ["z:4", "y:8"], 0),
+        (["x:4", "more"], ["x:4", "y:8"], None),
+    ],
+)
+def test_the_first_element_with_another_tree(a: list[str], b: list[str], first: int | None) -> None:
+    """Where one side's tree ends earlier, or is another; a list that was cut tells no more."""
+    assert first_difference(a, b) == first
+    assert first_difference(b, a) == first
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Four ranks of one ring order."""
+    try:
+        plugin.native_folder()
+    except MachineError as error:
+        pytest.skip(str(error))
+    monkeypatch.chdir(tmp_path)
+    raw: dict[str, Any] = yamls.loaded(NODE.read_text(encoding="utf-8"))
+    raw["scale"]["ranks"] = 4
+    (tmp_path / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
+    return "node.yaml"
+
+
+def test_a_ring_and_a_tree_differ_and_channels_of_a_tree_do_not(node: str) -> None:
+    """A ring's first chunk starts at rank 1: 9 where a bit differs, 0 where none does."""
+    words = ["--bits", "--simulate", node, "--mode", "spx-nps1", *SIZES]
+    assert run(["compare", "tree/ll/1", "ring/ll/1", *words, "-o", "one"]) == 9
+    table = list(csv.DictReader((Path("one") / "comparison.csv").open(encoding="utf-8")))
+    assert [(row["verdict"], row["first_element"]) for row in table] == [("differ", "0")] * 3
+    assert [(row["a_trees"], row["b_trees"]) for row in table] == [("1", "4")] * 3
+    assert run(["compare", "tree/ll/1", "tree/ll/4", *words, "-o", "other"]) == 0
+
+
+def test_what_adds_nothing_has_no_bits_to_compare(
+    node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2, and what can be compared."""
+    words = ["--bits", "--simulate", node, "--mode", "spx-nps1", "--collective", "all_gather"]
+    assert run(["compare", "idle", "ring/ll", *words]) == 2
+    assert "all_reduce or reduce_scatter" in capsys.readouterr().err
