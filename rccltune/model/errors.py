@@ -103,12 +103,12 @@ class ReadOnlyError(SessionError):
 
 
 class TooLittleDataError(RccltuneError):
-    """Not enough good samples to fit or to choose."""
+    """Not enough good samples to fit, to choose, or to decide a comparison."""
 
     exit_code = 8
 
 
 class VerificationError(RccltuneError):
-    """Rules are slower or give wrong results, or the plugin disagrees with the file."""
+    """Rules, or B of a comparison, are slower or wrong; or the plugin disagrees with the file."""
 
     exit_code = 9
