@@ -166,6 +166,7 @@ def drawn(
     ruled = [any(one.reaches(int(nbytes)) for one in own) for nbytes in table["nbytes"]]
     made: pd.DataFrame = table.assign(
         collective="all_reduce",
+        dtype="float",
         library_us=10.0,
         rules_us=10.0,
         answer=np.where(ruled, str(SETTING), "none"),
