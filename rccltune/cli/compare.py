@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from rccltune.cli.console import Console, common, styled, table
 from rccltune.cli.help import grouped, verb
@@ -22,12 +23,22 @@ if TYPE_CHECKING:
     from rccltune.compare.sides import CatalogRow
     from rccltune.variants.catalog import Catalog
 
+
+def _sides(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Complete a side: words and names of the catalog, else a file."""
+    from rccltune.variants.catalog import load_catalog
+
+    words = ("site", "idle", "torch", *(spec.name for spec in load_catalog().specs[1:]))
+    found = [CompletionItem(word) for word in words if word.startswith(begun)]
+    return found or [CompletionItem(begun, type="file")]
+
+
 _COLORS = {"faster": "green", "slower": "red", "wrong": "red", "failed": "red"}
 
 
 @verb("compare")
-@click.argument("a", required=False)
-@click.argument("b", required=False)
+@click.argument("a", required=False, shell_complete=_sides)
+@click.argument("b", required=False, shell_complete=_sides)
 @grouped(
     "-o",
     "--output",

@@ -16,7 +16,13 @@ from rccltune.compare.measuring import MeasuredSide, OngoingComparison
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side, check_entries, parse_side
 from rccltune.launch import signals
-from rccltune.launch.variables import CHANNELS, CLEARED, launch_environment
+from rccltune.launch.variables import (
+    CHANNELS,
+    CLEARED,
+    LaunchEnvironment,
+    chooses,
+    launch_environment,
+)
 from rccltune.measure import library
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, check_collectives, find_instrument
@@ -24,7 +30,7 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.options import PERF
 from rccltune.measure.passes import SweepScope
 from rccltune.measure.past_tuner import paths_here
-from rccltune.measure.perf_sweep import call_words
+from rccltune.measure.perf_sweep import call_words, tuner_of_baseline
 from rccltune.measure.request import Request, merge_request
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
@@ -249,16 +255,21 @@ def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, 
     }
 
 
-def _plain_side(one: MeasuredSide) -> dict[str, Any]:
+def _seen_by(one: MeasuredSide) -> LaunchEnvironment:
+    """What ranks of a side see: without our plugin the site as it is."""
     ground = one.instrument.ground
-    seen = launch_environment(
+    return launch_environment(
         os.environ,
         ground.added,
         clear=ground.cleared,
         keep=CHANNELS if one.side.has_plugin else CLEARED,
     )
+
+
+def _plain_side(one: MeasuredSide) -> dict[str, Any]:
+    ground = one.instrument.ground
     # Where the folder lies changes nothing.
-    own = [pair for pair in seen.told() if not pair.startswith("RCCLTUNE_SIM_NODE=")]
+    own = [pair for pair in _seen_by(one).told() if not pair.startswith("RCCLTUNE_SIM_NODE=")]
     return {
         "side": one.side.name,
         "library": str(ground.library.file),
@@ -403,10 +414,25 @@ def _remarks(measuring: OngoingComparison) -> list[str]:
     if not measuring.captures and measuring.scope.timing == "auto":
         found.append("calls cannot be captured into graphs here: all sizes are timed by loops")
     for one in measuring.sides:
+        found += _choosing(measuring, one)
         if one.side.rules and (measuring.asked(one)["answer"].isin(("", "none"))).all():
             scale = one.instrument.site.scale
             found.append(f"{one.side.name} answers nothing here: no rule of it is for {scale}")
     return found
+
+
+def _choosing(measuring: OngoingComparison, one: MeasuredSide) -> Iterator[str]:
+    """Sentences about what chooses on a side beside what was typed."""
+    name, seen = one.letter.upper(), _seen_by(one)
+    kept = [f"{key}={value}" for key, value in seen.passed if chooses(key)]
+    if kept:
+        yield f"{name} has these of the site, which choose: {' '.join(kept)}"
+    if one.side.has_plugin and seen.cleared:
+        cleared = " ".join(f"{key}={value}" for key, value in seen.cleared)
+        yield f"{name} has none of these of the site, since our plugin answers: {cleared}"
+    tuner = None if one.side.has_plugin else tuner_of_baseline(measuring.runs_of(one))
+    if tuner not in (None, "none"):
+        yield f"{name} has a tuner of its own: {tuner}"
 
 
 def _table(prepared: PreparedComparison, measuring: OngoingComparison) -> pd.DataFrame:
@@ -454,8 +480,7 @@ def _ran(
     prepared: PreparedComparison, measuring: OngoingComparison, one: MeasuredSide
 ) -> dict[tuple[str, int], str]:
     """What a side ran at each size, or the path that asked no tuner there."""
-    ground = one.instrument.ground
-    seen = launch_environment(os.environ, ground.added, clear=ground.cleared, keep=CLEARED)
+    seen = _seen_by(one)
     variables = {**dict(seen.passed), **dict(seen.added)}
     paths = paths_here(one.instrument.site, prepared.sweep, variables)
     asked = measuring.asked(one)

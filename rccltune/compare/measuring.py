@@ -509,10 +509,11 @@ class OngoingComparison:
 
         if self.is_inside:
             return dict.fromkeys((A, B), rows_of(self.runs))
-        return {
-            letter: rows_of(run for run in self.runs if _letter_of(run) == letter)
-            for letter in (A, B)
-        }
+        return {one.letter: rows_of(self.runs_of(one)) for one in self.sides}
+
+    def runs_of(self, one: MeasuredSide) -> list[PerfRun]:
+        """Runs of a side; inside a process those of both."""
+        return [run for run in self.runs if self.is_inside or _letter_of(run) == one.letter]
 
     def wrong(self, one: MeasuredSide) -> set[Cell]:
         """Sizes at which results of a side were wrong."""

@@ -380,12 +380,16 @@ def measure_with_perf(
         is_over=measuring.is_over,
         seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
         library=prepared.instrument.ground.library.version or "unknown",
-        tuner=_tuner_of_baseline(measuring.runs),
+        tuner=tuner_of_baseline(measuring.runs),
     )
 
 
-def _tuner_of_baseline(measured: Sequence[PerfRun]) -> str | None:
-    """Which tuner the library used where our plugin was not loaded."""
+def tuner_of_baseline(measured: Sequence[PerfRun]) -> str | None:
+    """Which tuner the library used where our plugin was not loaded.
+
+    Args:
+        measured: runs, of which the first one without our plugin says it.
+    """
     for run in measured:
         log = run.folder / runs.LIBRARY_LOG
         if not run.file.plugin and log.exists():

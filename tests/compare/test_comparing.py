@@ -203,3 +203,15 @@ def test_the_list_shows_the_catalog(compare: Compare, capsys: pytest.CaptureFixt
     assert compare("site", "site", "--list") == 0
     out = capsys.readouterr().out
     assert lacks(out, "channels-N", "mscclpp", "has no MSCCL++", "yes", "no") == []
+
+
+def test_what_the_site_chooses_is_named(
+    compare: Compare, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The site as it is has it; where our plugin answers it is cleared, so that both differ."""
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    assert compare("site", "idle", *SIZES) == 9
+    assert table().loc[16 << 10, "a_ran"].startswith("tree/ll")
+    assert table().loc[16 << 10, "b_ran"].startswith("ring/ll")
+    out = capsys.readouterr().out
+    assert lacks(out, "A has these of the site, which choose: NCCL_ALGO=Tree", "B has none") == []
