@@ -17,6 +17,7 @@ import numpy as np
 from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
 from rccltune.analyse.paired import LogMean, means_by_size
 from rccltune.model import defaults
+from rccltune.model.rounding import rounded
 from rccltune.session.plan import GRAPH
 
 if TYPE_CHECKING:
@@ -121,10 +122,11 @@ def judge(
         )
         log = one.log if one is not None else log_b - log_a
         ends = (one.low(level), one.high(level)) if one is not None else (math.nan, math.nan)
-        ratio, low, high = map(math.exp, (log, *ends))
+        # Nobody decides by another number than the files have.
+        ratio, low, high = (rounded(math.exp(each)) for each in (log, *ends))
         is_judged = one is not None and min(n_a, n_b) >= least
         verdict = verdict_of(low, high, margin) if is_judged else Verdict.UNDECIDED
-        times = (math.exp(log_a), math.exp(log_b))
+        times = (rounded(math.exp(log_a)), rounded(math.exp(log_b)))
         rows.append((*cell, *times, ratio, low, high, n_a, n_b, stalls_a, stalls_b, verdict.value))
     table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS))
     ordered: pd.DataFrame = table.sort_values(CELL, ignore_index=True)
