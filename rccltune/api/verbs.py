@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rccltune.analyse.fit import fit_session
 from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_sessions
-from rccltune.job import trial
+from rccltune.job import JobRequest, JobResult, try_job
 from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
 from rccltune.model import defaults
@@ -32,7 +32,6 @@ from rccltune.workload.summary import WorkloadSummary, summary_of
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
     from rccltune.deploy.folder import Deployment
-    from rccltune.job.result import JobResult
     from rccltune.machine.records import Finding, System
     from rccltune.report.page import WrittenPage
     from rccltune.rules.emission import EmittedRules
@@ -297,7 +296,7 @@ def job(
         LaunchError: the job fails.
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
     """
-    request = trial.JobRequest(
+    request = JobRequest(
         command=tuple(command),
         session=None if session is None else Path(session),
         rules=None if rules is None else Path(rules),
@@ -305,4 +304,4 @@ def job(
         measure=measure,
         bad_rules=bad_rules,
     )
-    return trial.try_job(request, reporter=LogReporter())
+    return try_job(request, reporter=LogReporter())

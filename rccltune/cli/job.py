@@ -14,7 +14,7 @@ from rccltune.model.errors import VerificationError
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.job.result import JobResult
+    from rccltune.job import JobResult
 
 
 def _duration(text: str) -> float:
@@ -82,8 +82,7 @@ def job(
     the job, 5 the job fails, 6 its output is not understood, 7 no session, 8 too few runs, or no
     rule answered, 9 the rules make it slower, 130 interrupted.
     """
-    from rccltune.job.result import is_harm
-    from rccltune.job.trial import JobRequest, try_job
+    from rccltune.job import JobRequest, try_job
 
     folder = session or (DEFAULT_SESSION if DEFAULT_SESSION.exists() else None)
     if folder is not None:
@@ -105,7 +104,7 @@ def job(
     gain = found.gain
     if gain is not None and gain.is_faster and rules is None and folder is not None:
         console.say(f"Next: {named('deploy DIR', folder)} hands the rules to jobs.")
-    if gain is not None and is_harm(gain):
+    if found.is_harm:
         raise VerificationError(
             "the job is slower with the rules",
             where=str(found.folder),

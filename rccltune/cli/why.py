@@ -43,7 +43,7 @@ def why(
     Exit codes: 0 answered, 3 the rule file is refused, 6 a file is not understood,
     8 the files tell nothing.
     """
-    from rccltune.job.run_time import BENCHMARK
+    from rccltune.job import BENCHMARK
     from rccltune.why.job import explain_job
     from rccltune.why.records import AnswerKind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.job.run_time import pattern_of
+from rccltune.job import pattern_of
 
 INERT = "inert: R07 nothing-set: neither NCCL_TUNER_CONFIG_FILE nor RCCLTUNE_CONFIG_DIR is set"
 IN_FORCE = "rules=3 of=3 skipped-rows=0 file=/r.csv sha256=8f0ebd34"

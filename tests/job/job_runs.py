@@ -11,8 +11,6 @@ from pathlib import Path
 
 import forked
 
-from rccltune.job.runs import RunEnd
-
 # One rank. Its steps sleep as long as the setting says that the plugin answers at 1 MiB.
 ASKING = """
 import os, sys, time
@@ -97,7 +95,7 @@ class Played:
 
     def __call__(
         self, folder: Path, command: Sequence[str], variables: Mapping[str, str], limit_s: float
-    ) -> RunEnd:
+    ) -> tuple[float, str | None]:
         """Play a run."""
         number, arm = len(self.arms), folder.name[3:]
         if number == self.interrupted:
@@ -111,4 +109,4 @@ class Played:
         (folder / "stderr.log").write_text("what it said last\n", encoding="utf-8")
         if self.hits is not None and arm != "as-is":
             (folder / "plugin-h-1.log").write_text(log_of(10, self.hits), encoding="utf-8")
-        return RunEnd(seconds=self.seconds, failure=self.failure.get(number))
+        return self.seconds, self.failure.get(number)

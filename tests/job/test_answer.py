@@ -8,9 +8,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from rccltune.job.result import JobResult, gain_words, is_harm
-from rccltune.job.run_time import RunTime
-from rccltune.job.runs import JobRun, PluginAnswers, RunEnd, RunKind
+from rccltune.job import JobResult, JobRun, RunKind, gain_words
 
 # Student's t, 97.5 %, two degrees of freedom: any table.
 T_2 = 4.302653
@@ -19,19 +17,17 @@ T_2 = 4.302653
 def answer(
     as_is: list[float], rules: list[float], bad: list[float] | None = None, **more: object
 ) -> JobResult:
-    """Answer of pairs; a loss of None and rules that answered all 10 calls."""
+    """Answer of pairs."""
     runs = [
         JobRun(
             pair=pair,
-            arm=arm,
+            kind=kind,
             folder=Path("x"),
-            ended=RunEnd(seconds=1),
-            measured=RunTime(value=value, what="step time in ms"),
-            answers=None
-            if arm is RunKind.AS_IS
-            else PluginAnswers(calls=10, hits=10, by_rule=((1, "tree/ll", 10),)),
+            seconds=1,
+            value=value,
+            what="step time in ms",
         )
-        for arm, values in zip(RunKind, (as_is, rules, bad or []), strict=True)
+        for kind, values in zip(RunKind, (as_is, rules, bad or []), strict=True)
         for pair, value in enumerate(values, 1)
     ]
     return JobResult(folder=Path("x"), runs=tuple(runs), planned=len(rules), **more)  # type: ignore[arg-type] - by name
@@ -80,8 +76,7 @@ def test_more_is_faster_of_a_rate() -> None:
 
 def test_a_small_loss_is_slower_and_no_harm() -> None:
     """0.3 % in every pair, as counting calls may cost; 3 % is harm."""
-    small, large = (answer([100.0] * 4, [value] * 4).gain for value in (100.3, 103.0))
-    assert small is not None
-    assert large is not None
-    assert (small.is_slower, is_harm(small)) == (True, False)
-    assert (large.is_slower, is_harm(large)) == (True, True)
+    small, large = (answer([100.0] * 4, [value] * 4) for value in (100.3, 103.0))
+    assert small.gain is not None
+    assert (small.gain.is_slower, small.is_harm) == (True, False)
+    assert large.is_harm

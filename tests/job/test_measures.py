@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.job.run_time import measure_run, pattern_of
+from rccltune.job import JobRun, RunKind, measured, pattern_of
 from rccltune.model.errors import CommandLineError, OutputError
 
 
@@ -17,6 +17,12 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "stdout.log").write_text("")
     (tmp_path / "stderr.log").write_text("")
     return tmp_path
+
+
+def run(folder: Path, pattern: str | None = None, seconds: float = 1) -> JobRun:
+    """The run of a folder, with its number."""
+    made = JobRun(pair=1, kind=RunKind.AS_IS, folder=folder, seconds=seconds)
+    return measured(made, None if pattern is None else pattern_of(pattern))
 
 
 def marks(folder: Path, rank: int, times_ms: list[float], **more: object) -> None:
@@ -32,10 +38,10 @@ def marks(folder: Path, rank: int, times_ms: list[float], **more: object) -> Non
 def test_marked_steps_are_medians_behind_the_first_fifth(folder: Path) -> None:
     """Of 10 steps two warm up; ranks of 3 and 5 ms are 4 ms, whatever one checkpoint takes."""
     marks(folder, 1, [90, 80, 5, 5, 5, 5, 5, 5, 700, 5], first_loss=2.5)
-    marks(folder, 0, [90, 80, 3, 3, 3, 3, 3, 3, 3, 3], set={"NCCL_ALGO": "Ring"})
-    found = measure_run(folder, None, 12.5)
+    marks(folder, 0, [90, 80, 3, 3, 3, 3, 3, 3, 3, 3])
+    found = run(folder, seconds=12.5)
     assert (found.value, found.what) == (4, "step time in ms")
-    assert (found.first_loss, found.choosing) == (2.5, ("NCCL_ALGO=Ring",))
+    assert found.first_loss == 2.5
 
 
 @pytest.mark.parametrize("text", ['{"rccltune": "steps"', '{"rccltune": "steps", "format": 2}'])
@@ -43,16 +49,16 @@ def test_a_damaged_line_of_steps_is_told(folder: Path, text: str) -> None:
     """With the line, and never with a traceback."""
     (folder / "steps-h-1.json").write_text(text)
     with pytest.raises(OutputError, match="not understood"):
-        measure_run(folder, None, 1)
+        run(folder)
 
 
 def test_a_pattern_finds_the_last_number_on_stdout_first(folder: Path) -> None:
     """Jobs print better and better ones; thousands may have commas."""
     (folder / "stdout.log").write_text("took 7 ms\ntook 1,234.5 ms\n")
     (folder / "stderr.log").write_text("took 9 ms\n")
-    assert measure_run(folder, pattern_of("took ([0-9.,]+) ms"), 1).value == 1234.5
+    assert run(folder, "took ([0-9.,]+) ms").value == 1234.5
     (folder / "stdout.log").write_text("")
-    assert measure_run(folder, pattern_of("took ([0-9.,]+) ms"), 1).value == 9
+    assert run(folder, "took ([0-9.,]+) ms").value == 9
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_a_pattern_that_finds_no_number(folder: Path, pattern: str, told: str) -
     """Said with the pattern, and what was found."""
     (folder / "stdout.log").write_text("took ages s\n")
     with pytest.raises(OutputError, match=told):
-        measure_run(folder, pattern_of(pattern), 1)
+        run(folder, pattern)
 
 
 @pytest.mark.parametrize(("text", "told"), [("took (", "is no pattern"), ("(a)(b)", "2 groups")])

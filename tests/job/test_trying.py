@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 from job_runs import RULES, Played
 
-from rccltune.job import trial
-from rccltune.job.result import JobResult, gain_words
-from rccltune.job.runs import RunKind, bad_rules
-from rccltune.job.trial import JobRequest, pairs_in, try_job
+from rccltune.job import (
+    OUTSIDE,
+    JobRequest,
+    JobResult,
+    RunKind,
+    bad_rules,
+    gain_words,
+    pairs_in,
+    try_job,
+)
 from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
@@ -98,13 +104,13 @@ def test_bad_rules_are_what_the_plugin_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget_s", "first_s", "n_arms", "pairs"),
+    ("budget_s", "first_s", "n_kinds", "pairs"),
     # 600 s: the first run, and 29 pairs of 2 x 10 s, or 19 of 3 x 10 s.
     [(None, 3600, 2, 6), (600, 10, 2, 29), (600, 10, 3, 19), (600, 0.1, 2, 50), (70, 10, 2, 3)],
 )
-def test_the_plan(budget_s: float | None, first_s: float, n_arms: int, pairs: int) -> None:
+def test_the_plan(budget_s: float | None, first_s: float, n_kinds: int, pairs: int) -> None:
     """Six pairs, or as many as fit into the budget behind the first run."""
-    assert pairs_in(budget_s, first_s, n_arms) == pairs
+    assert pairs_in(budget_s, first_s, n_kinds) == pairs
 
 
 def test_a_budget_ends_runs_that_take_longer_than_the_first() -> None:
@@ -256,4 +262,4 @@ def test_what_cannot_be_tried(
     with pytest.raises(kind, match=told):
         tried(start, **given)
     assert start.arms == []
-    assert not (place / trial.OUTSIDE).exists()
+    assert not (place / OUTSIDE).exists()
