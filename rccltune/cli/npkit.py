@@ -14,7 +14,7 @@ from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, JoinedLines, join_lines, parse_size
 
 if TYPE_CHECKING:
-    from rccltune.npkit.session import DumpResult
+    from rccltune.npkit import DumpResult
 
 _SETTING = TextParameter("setting", Setting.parse)
 _SIZE = TextParameter("size", parse_size)
@@ -57,7 +57,7 @@ def npkit(
     """
     from rccltune.measure.request import session_request
     from rccltune.measure.site import find_site
-    from rccltune.npkit.session import DumpPlan, dump_setting
+    from rccltune.npkit import DumpPlan, dump_setting
     from rccltune.session.store import open_session
 
     console.say(f"Session: {session}")
@@ -71,7 +71,7 @@ def npkit(
 
 def _text(done: DumpResult) -> JoinedLines:
     dump = done.dump
-    simulated = "SIMULATED " if dump.simulated else ""
+    simulated = "SIMULATED " if done.simulated else ""
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
     lines = [
         f"{simulated}NPKit: {done.chosen}: {what}, {dump.n_files} files in {done.folder}",
@@ -86,10 +86,5 @@ def _text(done: DumpResult) -> JoinedLines:
         lines.append(
             "npkit_event.h was not found: take src/include/npkit/npkit_event.h of the sources that "
             "this library was built from, since event numbers differ between releases"
-        )
-    if done.other_release:
-        lines.append(
-            "the trace generator is of another release: it wants clock_calibration files, which "
-            "this library does not write"
         )
     return join_lines([*lines, f"Next: {done.command}"])

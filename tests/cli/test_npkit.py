@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from rccltune import npkit as npkit_module
 from rccltune import plugin
 from rccltune.cli import run
 from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.model.errors import MachineError
-from rccltune.npkit import session
 
 SESSION = Path("rccltune-session")
 # MSCCL, which asks no tuner, would take all of these sizes.
@@ -104,7 +104,7 @@ def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None
     found = record()
     assert found["chosen"]["setting"] == {"algorithm": "ring", "protocol": "ll128"}
     assert found["dump"]["ranks"] == list(range(8))
-    assert found["dump"]["simulated"] is True
+    assert found["simulated"] is True
     own = SESSION / "npkit" / found["launch"]
     written, kept = sorted(Path("d").iterdir()), sorted((own / "npkit").iterdir())
     assert [path.name for path in written] == [path.name for path in kept]
@@ -130,8 +130,8 @@ def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
     library.write_bytes(b"\0NPKIT_DUMP_DIR\0" if has else b"\0MSCCLPP_NPKIT_DUMP_DIR\0")
     site = replace(site, library_file=library)
     if has:
-        session.check_dump(tmp_path / "d", site)
+        npkit_module.check_dump(tmp_path / "d", site)
         return
     with pytest.raises(MachineError, match="without") as caught:
-        session.check_dump(tmp_path / "d", site)
+        npkit_module.check_dump(tmp_path / "d", site)
     assert "--npkit-enable" in str(caught.value.hint)

@@ -22,7 +22,7 @@ from rccltune.model.links import LinkMap, LinkRates
 from rccltune.model.measurement import Fingerprint, Launch, Outcome
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
-from rccltune.npkit.session import DumpResult
+from rccltune.npkit import DumpResult
 from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.store import HeaderFile
 from rccltune.verify.verdict_store import FailedVerification, VerdictFile

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.npkit.dump import read_dump, why_useless
+from rccltune.npkit import read_dump, why_useless
 
 EVENT = bytes(16)
 
@@ -76,12 +76,3 @@ class TestUseless:
 def _only(folder: Path) -> Path:
     (folder / "gpu_clock_rate_rank_63").write_text("100000")
     return folder
-
-
-def test_calibrated_clocks_are_seen(tmp_path: Path) -> None:
-    """By files beside the events."""
-    written(tmp_path, [[1]])
-    (tmp_path / "clock_calibration_gpu_cpu_rank_0").write_text("1")
-    found = read_dump(tmp_path)
-    assert found.calibrated
-    assert why_useless(found, 1) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.npkit.dump import NpkitTools, find_tools, has_npkit, next_command
+from rccltune.npkit import find_tools, has_npkit, next_command
 
 # What RCCL's init.cc does under ENABLE_NPKIT, what MSCCL++ asks for, and neither.
 HEAD = "#include <stdio.h>\n#include <stdlib.h>\nvoid destroy(void) {"
@@ -62,30 +62,33 @@ class TestTools:
     def test_above_the_library(self, tree: Path) -> None:
         """--librccl rccl/build/release/librccl.so.1 is enough."""
         found = find_tools([tree / "build/release/librccl.so.1"])
-        assert found.generator == tree / "tools/scripts/npkit_trace_generator.py"
-        assert found.header == tree / "src/include/npkit/npkit_event.h"
+        assert found == (
+            tree / "tools/scripts/npkit_trace_generator.py",
+            tree / "src/include/npkit/npkit_event.h",
+        )
 
     def test_nowhere(self, tmp_path: Path) -> None:
         """Files that are not there are no places either."""
         (tmp_path / "lib").mkdir()
-        assert find_tools([tmp_path / "lib/librccl.so.1", tmp_path / "gone"]) == NpkitTools()
+        assert find_tools([tmp_path / "lib/librccl.so.1", tmp_path / "gone"]) == (None, None)
 
     def test_the_first_place_wins(self, tree: Path, tmp_path: Path) -> None:
         """The library's own tree before a later one: event numbers differ."""
         other = tmp_path / "other"
         shutil.copytree(tree, other)
-        found = find_tools([tree / "build/release/librccl.so.1", other])
-        assert found.header == tree / "src/include/npkit/npkit_event.h"
+        _, header = find_tools([tree / "build/release/librccl.so.1", other])
+        assert header == tree / "src/include/npkit/npkit_event.h"
 
     def test_the_command(self, tree: Path) -> None:
         """A shell takes it apart as it was meant, blanks and all."""
-        found = find_tools([tree])
-        words = shlex.split(next_command(found, Path("/a b/dump"), Path("/a b/trace"), 5))
+        generator, header = find_tools([tree])
+        command = next_command(generator, header, Path("/a b/dump"), Path("/a b/trace"))
+        words = shlex.split(command)
         assert words == [
             "python3",
-            str(found.generator),
+            str(generator),
             "--npkit_dump_dir=/a b/dump",
-            f"--npkit_event_header_path={found.header}",
+            f"--npkit_event_header_path={header}",
             "--output_dir=/a b/trace",
             "--warmup_runs=5",
         ]
@@ -93,17 +96,11 @@ class TestTools:
     def test_an_option_that_a_generator_lacks(self, tree: Path) -> None:
         """Microsoft's drops no calls and knows no such option."""
         (tree / "tools/scripts/npkit_trace_generator.py").write_text("")
-        command = next_command(find_tools([tree]), Path("d"), Path("t"), 5)
+        command = next_command(*find_tools([tree]), Path("d"), Path("t"))
         assert "warmup" not in command
 
     def test_without_tools_there_is_a_command_to_fill_in(self) -> None:
         """What was not found stands in capitals."""
-        command = next_command(NpkitTools(), Path("d"), Path("t"), 5)
+        command = next_command(None, None, Path("d"), Path("t"))
         assert "npkit_trace_generator.py --npkit_dump_dir=d" in command
         assert "NPKIT_EVENT_H" in command
-
-    def test_clock_files_that_only_newer_libraries_write(self, tree: Path) -> None:
-        """A generator of another release."""
-        assert not find_tools([tree]).wants_calibration
-        (tree / "tools/scripts/npkit_trace_generator.py").write_text("'clock_calibration_gpu_'")
-        assert find_tools([tree]).wants_calibration

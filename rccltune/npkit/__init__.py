@@ -1,1 +1,0 @@
-"""NPKit: whether a library has it, what it dumped, and a trace of that."""
