@@ -71,6 +71,7 @@ ON_SESSION: Final = (
     ["fit", "--json"],
     ["emit-config", "-o", "-"],
     ["verify"],
+    ["check", "--quick"],
     ["deploy", "site"],
 )
 
@@ -203,6 +204,7 @@ IN_OPTIONS: Final = {
     "emit-config": [[NAME], ["--baseline", NAME]],
     "gather": [[NAME], ["machine", "-o", NAME], ["-o", "x" + NAME, NAME]],
     "verify": [[NAME], ["--rules", NAME]],
+    "check": [[NAME], ["--rules", NAME], ["--quick", NAME]],
     "compare": [
         *([NAME, NAME], ["site", f"A={NAME}", "--mode", NAME], ["site", f"{NAME}.csv"]),
         *(["idle", f"{NAME}.so"], ["site", "idle", "--sides", NAME], ["--list", NAME, "-x"]),
