@@ -247,7 +247,7 @@ def _write(path: Path, text: str) -> None:
 
 def text_of(done: ComparisonResult, *, color: bool) -> JoinedLines:
     """What was found, by ranges of sizes."""
-    from rccltune.compare.results import ran_words
+    from rccltune.compare.reasons import ran_words
 
     lines = [f"A: {done.a}", f"B: {done.b}", ""]
     rows = [
@@ -264,6 +264,7 @@ def text_of(done: ComparisonResult, *, color: bool) -> JoinedLines:
     ]
     names = ("collective", "from", "to", "B is", "time B / A", "A ran", "B ran")
     lines.append(table(names, rows, numeric=(1, 2)))
+    lines += done.explanations
     lines += [str(one) for one in done.bounds]
     lines += done.remarks
     counted = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare import results
+from rccltune.compare.explaining import explained
 from rccltune.compare.judging import A, B, Verdict
 from rccltune.compare.measuring import MeasuredSide, OngoingComparison
+from rccltune.compare.reasons import NO_TUNER, PERHAPS, with_reasons
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side, check_entries, parse_side
 from rccltune.launch import signals
@@ -355,6 +357,8 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         measuring.measure()
         found = _result(prepared, measuring)
         found.write()
+        found = explained(found, measuring)
+        found.write()
     return found
 
 
@@ -463,7 +467,7 @@ def _table(prepared: PreparedComparison, measuring: OngoingComparison) -> pd.Dat
         ran = _ran(prepared, measuring, one)
         for cell, row in rows.items():
             row[at] = ran.get(cell, "")
-    table: pd.DataFrame = pd.DataFrame(list(rows.values()))[list(results.COLUMNS)]
+    table = with_reasons(pd.DataFrame(list(rows.values())), {})[list(results.COLUMNS)]
     ordered: pd.DataFrame = table.sort_values(["collective", "nbytes"], ignore_index=True)
     return ordered
 
@@ -495,5 +499,5 @@ def _ran(
 def _path(paths: tuple[PathPast, ...], collective: str, nbytes: int) -> str:
     for one in paths:
         if one.collective.value == collective and one.min_nbytes <= nbytes <= one.max_nbytes:
-            return f"{one.path} (no tuner)" if one.is_sure else f"perhaps {one.path}"
+            return f"{one.path}{NO_TUNER}" if one.is_sure else f"{PERHAPS}{one.path}"
     return ""

@@ -65,16 +65,25 @@ Cell: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """A side where it is measured."""
+    """A side where it is measured.
+
+    Attributes:
+        answers: what our plugin answers at single sizes, whatever the side answers elsewhere.
+    """
 
     letter: str
     side: Side
     instrument: Instrument
+    answers: Mapping[Cell, Setting] = field(default_factory=dict)
 
     @property
     def setting(self) -> Setting:
         """What its steps ask the plugin for; the site as it is has none."""
         return BASELINE if self.side.answer is None else self.side.answer
+
+    def setting_at(self, call: CollectiveCall) -> Setting:
+        """What a step with this call asks the plugin for."""
+        return self.answers.get(cell_of(call), self.setting)
 
     @property
     def shares(self) -> tuple[object, ...]:
@@ -102,6 +111,7 @@ class OngoingComparison:
     """A comparison under way.
 
     Attributes:
+        sides: A, B, and a third one where it explains what they differ by.
         scope: sizes one an octave, type, operation and timing.
         n_starts: of either side, or communicators inside a process.
         budget_s: seconds for all starts, None for as many as it takes.
@@ -110,7 +120,7 @@ class OngoingComparison:
     """
 
     folder: Path
-    sides: tuple[MeasuredSide, MeasuredSide]
+    sides: tuple[MeasuredSide, ...]
     scope: SweepScope
     n_starts: int
     margin: float
@@ -128,7 +138,7 @@ class OngoingComparison:
     @property
     def is_inside(self) -> bool:
         """Whether one process can be both sides."""
-        a, b = self.sides
+        a, b = self.sides[:2]
         return a.side.has_plugin and b.side.has_plugin and a.shares == b.shares
 
     def read(self) -> None:
@@ -201,10 +211,10 @@ class OngoingComparison:
             for call in own.calls():
                 kind = self.scope.kind_of_check(call) if call.nbytes in sizes else plan.CALL
                 kind = plan.CALL if one.side.is_lossy else kind
-                steps.append(Step(kind, one.setting, call))
+                steps.append(Step(kind, one.setting_at(call), call))
         first = next(iter(self.scope.calls()))
         if GRAPH in self.scope.clocks(first.nbytes, captures=True):
-            steps.append(Step(plan.MEASURE, one.setting, first, GRAPH, plan.QUICK))
+            steps.append(Step(plan.MEASURE, one.setting_at(first), first, GRAPH, plan.QUICK))
         return steps
 
     def _complete(self, sides: Sequence[MeasuredSide]) -> None:
@@ -250,7 +260,7 @@ class OngoingComparison:
         release's log names no channels and nobody asked for any, its source may say that they are
         the same (:class:`rccltune.releases.Release`), or both answered one setting.
         """
-        a, b = self.sides
+        a, b = self.sides[:2]
         if a.shares != b.shares:
             return {}
         first, second = (
@@ -327,17 +337,23 @@ class OngoingComparison:
         self, label: Label, whose: str, calls: Sequence[CollectiveCall]
     ) -> tuple[Step, ...]:
         """Steps of one communicator; loops before graphs, and the sizes always in one order."""
-        by_letter = {one.letter: one.setting for one in self.sides}
+        by_letter = {one.letter: one for one in self.sides}
         turns = _TURNS[label.number % 2] if whose == A + B else whose * _TIMINGS
         steps = [
-            Step(plan.MEASURE, by_letter[letter], call, self._clock(call), plan.fine(call.nbytes))
+            Step(
+                plan.MEASURE,
+                by_letter[letter].setting_at(call),
+                call,
+                self._clock(call),
+                plan.fine(call.nbytes),
+            )
             for call in calls
             for letter in turns
         ]
         checks = []
         if label.purpose.startswith(REFINE) and label.number == 0:
             checks = [
-                Step(self.scope.kind_of_check(call), by_letter[letter], call)
+                Step(self.scope.kind_of_check(call), by_letter[letter].setting_at(call), call)
                 for call in calls
                 for letter in whose
                 if not any(one.side.is_lossy for one in self.sides)
@@ -350,7 +366,9 @@ class OngoingComparison:
 
     def _to_time(self, calls: Iterable[CollectiveCall]) -> list[CollectiveCall]:
         """Calls at which there is something to find out by their times."""
-        settled = {*self.same, *self.failed_cells(B), *self.wrong(self.sides[1])}
+        settled = set(self.same)
+        for one in self.sides[1:]:
+            settled |= self.failed_cells(one.letter) | self.wrong(one)
         return [call for call in calls if cell_of(call) not in settled]
 
     def _has(self, label: Label, steps: Sequence[Step]) -> bool:
@@ -449,7 +467,7 @@ class OngoingComparison:
             raise LaunchError(error.message, where=error.where, hint=error.hint) from error
         mine = [one for one in self.failed() if one.run.number == made.number]
         for one in mine:
-            which = self.sides[one.letter == B]
+            which = next(each for each in self.sides if each.letter == one.letter)
             said = f"{one.letter.upper()} ({which.side.name}): {_words(one)}"
             again = [each for each in self.failed() if each.letter == one.letter]
             again = [each for each in again if each.cell == one.cell or one.letter == A]
@@ -475,7 +493,7 @@ class OngoingComparison:
             at = at or (run.steps[0] if run.steps else None)
             letter = A if at is None else at.label.purpose.rpartition("-")[2]
             step = None if at is None else at.step
-            if letter not in (A, B):
+            if letter not in {each.letter for each in self.sides}:
                 letter = A if step is None else by_setting[str(step.setting)]
             cell = None if step is None else cell_of(step.call)
             yield SideFailure(letter, cell, end, run)
@@ -491,7 +509,7 @@ class OngoingComparison:
         return {cell for cell, n in counted.items() if n >= MOST_KILLED}
 
     def _gave_up(self) -> bool:
-        return len(self.failed_cells(B)) >= _MOST_FAILED
+        return any(len(self.failed_cells(one.letter)) >= _MOST_FAILED for one in self.sides)
 
     # --- results ---------------------------------------------------------------------------------
 

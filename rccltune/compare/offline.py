@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.compare import judging
 from rccltune.compare.judging import LEAST_REPLICATES, A, B
+from rccltune.compare.reasons import with_reasons
 from rccltune.compare.results import COLUMNS, ComparisonResult
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.reporter import Reporter
@@ -77,7 +78,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
         folder=None,
         a=str(a),
         b=str(b),
-        table=judged[list(COLUMNS)],
+        table=with_reasons(judged, {})[list(COLUMNS)],
         question={},
         margin=margin,
         repeats=repeats,

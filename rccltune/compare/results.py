@@ -13,19 +13,26 @@ a_us, b_us        µs a call
 n_a, n_b          repeats behind it: starts, or communicators inside a process
 a_ran, b_ran      what each side ran, or the path that asked no tuner
 basis             ``starts``, ``communicators``, or why nothing was timed
+reason            why B differs across processes: ``choice``, ``kernel``, ``path``, ``unknown``
+because           why that is not known
+told              how B was with A's setting against A, where theirs differ
+told_ratio        time of B with A's setting over time of A
+told_low,         its interval; all of these hold with 95 % together
+told_high
 ================  ================================================================
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.compare import judging
+from rccltune.compare import judging, reasons
 from rccltune.compare.judging import Verdict
+from rccltune.compare.reasons import ran_words
 from rccltune.compare.sides import Side
 from rccltune.model.rounding import csv_text, rounded
 from rccltune.model.vocabulary import format_size
@@ -43,16 +50,18 @@ FIGURE_FILE: Final = "compare.png"
 COLUMNS: Final = (
     *("collective", "nbytes", "timing", "verdict", "ratio", "low", "high", "a_us", "b_us"),
     *("n_a", "n_b", "a_ran", "b_ran", "basis"),
+    *reasons.COLUMNS,
 )
-_SHOWN_RUNS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRange:
-    """Neighbouring sizes of one verdict.
+    """Neighbouring sizes of one verdict and one reason.
 
     Attributes:
         least, most: of the ratios; NaN where none was timed.
+        reason: see this module; empty where nobody asked why.
+        why: the same as a sentence.
     """
 
     collective: str
@@ -64,6 +73,8 @@ class SizeRange:
     a_ran: tuple[str, ...]
     b_ran: tuple[str, ...]
     n_sizes: int
+    reason: str = ""
+    why: str = ""
 
     @property
     def ratio(self) -> str:
@@ -85,6 +96,8 @@ class SizeRange:
             "a_ran": list(self.a_ran),
             "b_ran": list(self.b_ran),
             "sizes": self.n_sizes,
+            "reason": self.reason,
+            "why": self.why,
         }
 
 
@@ -146,8 +159,16 @@ class ComparisonResult:
 
     @property
     def ranges(self) -> tuple[SizeRange, ...]:
-        """Neighbouring sizes of one verdict, by collective."""
+        """Neighbouring sizes of one verdict and reason, by collective."""
         return tuple(ranges_of(self.table))
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """A sentence for each range that differs and whose reason was asked."""
+        named = len(set(self.table["collective"])) > 1
+        return tuple(
+            f"{f'{one.collective}, ' if named else ''}{one.why}" for one in self.ranges if one.why
+        )
 
     @property
     def how(self) -> str:
@@ -211,6 +232,7 @@ class ComparisonResult:
                 *(one.verdict.value, one.ratio, ran_words(one.a_ran), ran_words(one.b_ran)),
             )
             lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+        lines += ["", *(f"- {one}" for one in self.explanations)]
         lines += ["", *self.remarks, *map(str, self.bounds)]
         if self.simulated:
             lines.append("SIMULATED: nothing of this was measured on hardware.")
@@ -221,10 +243,11 @@ class ComparisonResult:
 
 
 def ranges_of(table: pd.DataFrame) -> Iterator[SizeRange]:
-    """Neighbouring sizes of one verdict."""
+    """Neighbouring sizes of one verdict and reason."""
     for collective, own in table.groupby("collective", sort=False):
         rows = own.sort_values("nbytes")
-        runs = (rows["verdict"] != rows["verdict"].shift()).cumsum()
+        said = rows[["verdict", "reason"]]
+        runs = (said != said.shift()).any(axis=1).cumsum()
         for _, some in rows.groupby(runs, sort=False):
             yield SizeRange(
                 collective=str(collective),
@@ -236,24 +259,9 @@ def ranges_of(table: pd.DataFrame) -> Iterator[SizeRange]:
                 a_ran=tuple(dict.fromkeys(some["a_ran"])),
                 b_ran=tuple(dict.fromkeys(some["b_ran"])),
                 n_sizes=len(some),
+                reason=str(some["reason"].iloc[0]),
+                why=reasons.sentence(some.to_dict("records")),
             )
-
-
-def ran_words(ran: Sequence[str]) -> str:
-    """``ring/ll/1-16, ring/simple/32``: channels together, the first few."""
-    channels: dict[str, list[int]] = {}
-    for word in ran:
-        setting, _, n = word.rpartition("/")
-        is_counted = n.isdecimal() and "/" in setting
-        channels.setdefault(setting if is_counted else word or "not said", []).extend(
-            [int(n)] if is_counted else []
-        )
-    words = [
-        f"{setting}/{'-'.join(map(str, dict.fromkeys((min(own), max(own)))))}" if own else setting
-        for setting, own in channels.items()
-    ]
-    more = len(words) - _SHOWN_RUNS
-    return ", ".join(words[:_SHOWN_RUNS]) + f" and {more} more" * (more > 0)
 
 
 def bounds_of(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathBound]:

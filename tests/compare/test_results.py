@@ -7,7 +7,8 @@ import math
 import pandas as pd
 import pytest
 
-from rccltune.compare.results import COLUMNS, ComparisonResult, bounds_of, ran_words, ranges_of
+from rccltune.compare.reasons import ran_words
+from rccltune.compare.results import COLUMNS, ComparisonResult, bounds_of, ranges_of
 from rccltune.compare.sides import parse_side
 from rccltune.variants.catalog import load_catalog
 

@@ -1,0 +1,173 @@
+"""The third side: B's library and variables, with our plugin answering what A ran.
+
+It is measured in turns with A and B, in as many fresh starts of each, at the sizes at which these
+differ and chose different settings. What it tells is in :mod:`rccltune.compare.reasons`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rccltune.compare import judging
+from rccltune.compare.judging import A, B, Verdict
+from rccltune.compare.measuring import Cell, MeasuredSide, OngoingComparison
+from rccltune.compare.reasons import (
+    SizeReason,
+    by_third_side,
+    by_what_ran,
+    unknown,
+    with_reasons,
+)
+from rccltune.compare.results import ComparisonResult
+from rccltune.compare.sides import Side
+from rccltune.measure.launcher import end_leftovers
+from rccltune.model.errors import LaunchError
+from rccltune.model.settings import SILENT, Setting
+from rccltune.model.vocabulary import Collective
+from rccltune.session.rows import setting_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Its runs are in a folder of their own inside the comparison's.
+FOLDER: Final = "reasons"
+C: Final = "c"
+_BUDGET: Final = "the budget is spent"
+
+Reasons: TypeAlias = dict[Cell, SizeReason]
+
+
+def explained(found: ComparisonResult, measuring: OngoingComparison) -> ComparisonResult:
+    """What was found, with the reason of each size at which the sides differ.
+
+    Sides of one library and environment have none: who compares two settings knows them.
+
+    Args:
+        found: without reasons.
+        measuring: of A and B, which has ended.
+
+    Raises:
+        SessionError: the disk refuses.
+        OutputError: ranks were answered differently.
+        KeyboardInterrupt: after all that was started is gone.
+    """
+    a, b = measuring.sides
+    if a.shares == b.shares:
+        return found
+    rows = found.table[found.table["verdict"].isin([one.value for one in judging.DIFFERS])]
+    reasons: Reasons = {}
+    answers: dict[Cell, Setting] = {}
+    verdicts: dict[Cell, Verdict] = {}
+    for collective, nbytes, verdict, a_ran, b_ran in zip(
+        *(rows[name] for name in ("collective", "nbytes", "verdict", "a_ran", "b_ran")),
+        strict=True,
+    ):
+        cell = (str(collective), int(nbytes))
+        reason = by_what_ran(a_ran, b_ran)
+        if isinstance(reason, SizeReason):
+            reasons[cell] = reason
+        else:
+            answers[cell], verdicts[cell] = reason, Verdict(verdict)
+    if answers and measuring.is_over:
+        reasons |= dict.fromkeys(answers, unknown(_BUDGET))
+    elif answers:
+        third = third_of(measuring, answers)
+        reasons |= _measured(third, verdicts)
+        found = replace(
+            found,
+            seconds=found.seconds + sum(run.ended.duration_s for run in third.runs if run.ended),
+        )
+    return replace(found, table=with_reasons(found.table, reasons))
+
+
+def third_of(measuring: OngoingComparison, answers: Mapping[Cell, Setting]) -> OngoingComparison:
+    """A comparison of A, B and the third side that could start now.
+
+    Args:
+        measuring: of A and B, which has ended.
+        answers: what the third side answers at each size.
+    """
+    a, b = measuring.sides
+    told = MeasuredSide(
+        letter=C,
+        side=Side(name=f"{b.side.name} with A's settings", answer=SILENT),
+        instrument=b.instrument,
+        answers=answers,
+    )
+    sizes: dict[Collective, set[int]] = {}
+    for collective, nbytes in answers:
+        sizes.setdefault(Collective(collective), set()).add(nbytes)
+    # Another question, after more starts say, is measured anew.
+    said = " ".join(f"{cell} {setting}" for cell, setting in sorted(answers.items()))
+    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    return replace(
+        measuring,
+        folder=measuring.folder / FOLDER / name,
+        sides=(a, b, told),
+        scope=measuring.scope.only(sizes),
+        budget_s=measuring.left_s(),
+        is_refined=False,
+        runs=[],
+        _rows={},
+    )
+
+
+def _measured(third: OngoingComparison, verdicts: Mapping[Cell, Verdict]) -> Reasons:
+    """Measure the third side with A and B, and say why they differ at each size."""
+    end_leftovers(third.folder, third.reporter)
+    third.read()
+    try:
+        third.measure()
+    except LaunchError as error:
+        return dict.fromkeys(verdicts, unknown(error.message))
+    told = third.sides[2]
+    reasons = _why_not(third)
+    against_a, against_b = (_judged(third, letter) for letter in (A, B))
+    for cell, verdict in verdicts.items():
+        if cell in reasons:
+            continue
+        if cell not in against_a or cell not in against_b:
+            reasons[cell] = unknown(_BUDGET if third.is_over else f"{told.side.name} was not timed")
+            continue
+        one, gain = against_a[cell], against_b[cell]
+        reasons[cell] = by_third_side(
+            verdict,
+            Verdict(one["verdict"]),
+            (one["ratio"], one["low"], one["high"]),
+            gains=Verdict(gain["verdict"]) is Verdict.FASTER,
+        )
+    return reasons
+
+
+def _why_not(third: OngoingComparison) -> Reasons:
+    """Sizes at which B cannot be had with A's setting."""
+    told = third.sides[2]
+    reasons: Reasons = {}
+    asked = third.asked(told)
+    for collective, nbytes, ran in zip(
+        asked["collective"], asked["nbytes"], asked["ran"], strict=True
+    ):
+        cell = (str(collective), int(nbytes))
+        wanted, executed = told.answers.get(cell), setting_of(ran)
+        if wanted is None:
+            continue
+        if executed is None:
+            reasons[cell] = unknown(f"B told {wanted} does not say what it ran")
+        elif wanted.contradicts(executed):
+            reasons[cell] = unknown(f"B told {wanted} runs {executed}")
+    for cell in third.wrong(told):
+        reasons[cell] = unknown(f"results of B are wrong with {told.answers.get(cell)}")
+    for cell in third.failed_cells(C):
+        reasons[cell] = unknown(f"B fails with {told.answers.get(cell)}")
+    return reasons
+
+
+def _judged(third: OngoingComparison, letter: str) -> dict[Cell, pd.Series[float]]:
+    """The third side's time over another side's, by size."""
+    timings = third.timings()
+    both = timings[timings["side"].isin((letter, C))].replace({"side": {letter: A, C: B}})
+    judged = judging.judge(both, margin=third.margin, paired=False)
+    return {(str(row["collective"]), int(row["nbytes"])): row for _, row in judged.iterrows()}

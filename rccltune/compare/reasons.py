@@ -1,0 +1,221 @@
+"""Why two sides differ at a size: another setting, another kernel, or a path past the tuner.
+
+Where they chose different settings, a third side tells: B's library and variables, with our plugin
+answering what A ran. The functions here are pure: from what ran and what was timed to words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from rccltune.compare.judging import DIFFERS, Verdict
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import format_size
+from rccltune.session.rows import setting_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# As tables have a path that asks no tuner, surely or perhaps.
+NO_TUNER: Final = " (no tuner)"
+PERHAPS: Final = "perhaps "
+COLUMNS: Final = ("reason", "because", "told", "told_ratio", "told_low", "told_high")
+_SHOWN: Final = 3
+
+
+class Reason(str, Enum):
+    """Why B is slower or faster.
+
+    CHOICE: it chose another setting, and with A's it is equal. KERNEL: with A's setting it is
+    slower, or faster, all the same. PATH: one of both took the call past the tuner.
+    """
+
+    CHOICE = "choice"
+    KERNEL = "kernel"
+    PATH = "path"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeReason:
+    """Why the sides differ at a size.
+
+    Attributes:
+        because: why it is unknown; empty otherwise.
+        told: how B was with A's setting against A; None where that was not timed.
+        ratio: time of B with A's setting over time of A, with its interval.
+        gains: whether B is faster with A's setting than by itself, for certain.
+    """
+
+    reason: Reason
+    because: str = ""
+    told: Verdict | None = None
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    gains: bool = False
+
+    @property
+    def cells(self) -> tuple[object, ...]:
+        """By :data:`COLUMNS`."""
+        told = "" if self.told is None else self.told.value
+        return (self.reason.value, self.because, told, self.ratio, self.low, self.high)
+
+
+def unknown(because: str) -> SizeReason:
+    """A reason that is not known.
+
+    Args:
+        because: why not.
+    """
+    return SizeReason(reason=Reason.UNKNOWN, because=because)
+
+
+def by_what_ran(a_ran: str, b_ran: str) -> SizeReason | Setting:
+    """The reason, where what ran says it already; else A's setting, which B is to be told.
+
+    Args:
+        a_ran: as a table of a comparison has it.
+        b_ran: the same of B.
+    """
+    for letter, ran in (("A", a_ran), ("B", b_ran)):
+        if ran.startswith(PERHAPS):
+            return unknown(f"{letter} took {ran.removeprefix(PERHAPS)} perhaps")
+    if NO_TUNER in a_ran or NO_TUNER in b_ran:
+        return SizeReason(reason=Reason.KERNEL if a_ran == b_ran else Reason.PATH)
+    a, b = setting_of(a_ran), setting_of(b_ran)
+    if a is None or b is None:
+        return unknown(f"nothing says what {'A' if a is None else 'B'} ran")
+    if (a.algorithm, a.protocol) == (b.algorithm, b.protocol):
+        if a.channels is None or b.channels is None:
+            return unknown("the log names no channels")
+        if a.channels == b.channels:
+            return SizeReason(reason=Reason.KERNEL)
+    return a
+
+
+def by_third_side(
+    verdict: Verdict,
+    told: Verdict,
+    ratio: tuple[float, float, float],
+    *,
+    gains: bool,
+) -> SizeReason:
+    """The reason where B was told A's setting, and both were timed beside A.
+
+    Args:
+        verdict: of B by itself: slower or faster.
+        told: of B with A's setting, against A.
+        ratio: time of B with A's setting over time of A, and the interval's ends.
+        gains: whether B is certainly faster with A's setting than by itself.
+    """
+    value, low, high = ratio
+    if told is Verdict.UNDECIDED:
+        found = unknown("whether B with A's setting is equal to A is undecided")
+    else:
+        again = told is verdict
+        found = SizeReason(reason=Reason.KERNEL if again else Reason.CHOICE)
+    return SizeReason(
+        reason=found.reason,
+        because=found.because,
+        told=told,
+        ratio=value,
+        low=low,
+        high=high,
+        gains=gains,
+    )
+
+
+def with_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]) -> pd.DataFrame:
+    """A table of a comparison with the columns of reasons, which are empty where none is known.
+
+    Args:
+        table: columns collective and nbytes among others.
+        found: by collective and size in bytes.
+    """
+    nothing = ("", "", "", math.nan, math.nan, math.nan)
+    cells = zip(table["collective"], table["nbytes"], strict=True)
+    rows = [found[cell].cells if cell in found else nothing for cell in cells]
+    columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
+    return table.assign(**dict(zip(COLUMNS, map(list, columns), strict=True)))
+
+
+def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Why B differs in a range; empty where it does not, or nobody asked why.
+
+    ``64 KiB to 256 KiB: 1.12x slower (1.10 to 1.14): B chose ring/ll/16 where A chose tree/ll/8;
+    with tree/ll/8 B is equal``.
+
+    Args:
+        rows: of a table, neighbours of one verdict and reason.
+    """
+    first = rows[0]
+    if not first["reason"] or Verdict(first["verdict"]) not in DIFFERS:
+        return ""
+    ends = dict.fromkeys(format_size(one["nbytes"]) for one in (first, rows[-1]))
+    how = times_words(Verdict(first["verdict"]), rows, ("ratio", "low", "high"))
+    return f"{' to '.join(ends)}: {how}: {_because(Reason(first['reason']), rows)}"
+
+
+def _because(reason: Reason, rows: Sequence[Mapping[str, Any]]) -> str:
+    told = [one for one in rows if one["told"]]
+    own = told or rows
+    a, b = (ran_words([one[name] for one in own]) for name in ("a_ran", "b_ran"))
+    if reason is Reason.UNKNOWN:
+        a, b = (ran_words([one[name] for one in rows]) for name in ("a_ran", "b_ran"))
+        why = "; ".join(dict.fromkeys(one["because"] for one in rows))
+        return f"why is not known: {why} (A ran {a}, B {b})"
+    if reason is Reason.PATH:
+        return f"another path: A ran {a}, B {b}"
+    if not told:
+        return f"both ran {a}"
+    by_verdict: dict[str, list[Mapping[str, Any]]] = {}
+    for one in told:
+        by_verdict.setdefault(one["told"], []).append(one)
+    names = ("told_ratio", "told_low", "told_high")
+    with_it = " or ".join(
+        times_words(Verdict(word), some, names) for word, some in by_verdict.items()
+    )
+    same = [one["a_ran"] for one in rows if not one["told"]]
+    rest = f"; elsewhere both ran {ran_words(same)}" if same else ""
+    return f"B chose {b} where A chose {a}; with {a} B is {with_it}{rest}"
+
+
+def times_words(
+    verdict: Verdict, rows: Sequence[Mapping[str, Any]], names: tuple[str, str, str]
+) -> str:
+    """``1.12x slower (1.10 to 1.14)``, ``equal``.
+
+    Args:
+        verdict: of all rows.
+        rows: of neighbouring sizes.
+        names: columns of a ratio and of its interval's ends.
+    """
+    if verdict not in DIFFERS:
+        return verdict.value
+    value, low, high = ([float(one[name]) for one in rows] for name in names)
+    ratio, ends = math.exp(sum(map(math.log, value)) / len(value)), (min(low), max(high))
+    if verdict is Verdict.FASTER:
+        ratio, ends = 1 / ratio, (1 / ends[1], 1 / ends[0])
+    return f"{ratio:.2f}x {verdict.value} ({ends[0]:.2f} to {ends[1]:.2f})"
+
+
+def ran_words(ran: Iterable[str]) -> str:
+    """``ring/ll/1-16, ring/simple/32``: channels together, the first few."""
+    channels: dict[str, list[int]] = {}
+    for word in dict.fromkeys(ran):
+        setting, _, n = word.rpartition("/")
+        is_counted = n.isdecimal() and "/" in setting
+        channels.setdefault(setting if is_counted else word or "not said", []).extend(
+            [int(n)] if is_counted else []
+        )
+    words = [
+        f"{setting}/{'-'.join(map(str, dict.fromkeys((min(own), max(own)))))}" if own else setting
+        for setting, own in channels.items()
+    ]
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + f" and {more} more" * (more > 0)

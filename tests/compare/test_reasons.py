@@ -1,0 +1,190 @@
+"""Why sides differ: choice, kernel, path or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from comparisons import table
+from wording import lacks
+
+from rccltune.compare import results
+from rccltune.compare.judging import Verdict
+from rccltune.compare.reasons import (
+    Reason,
+    SizeReason,
+    by_third_side,
+    by_what_ran,
+    sentence,
+    unknown,
+    with_reasons,
+)
+from rccltune.model.settings import Setting
+from rccltune.session import runs
+
+KIB = 1 << 10
+
+
+@pytest.mark.parametrize(
+    ("a_ran", "b_ran", "reason"),
+    [
+        ("ring/ll/16", "ring/ll/16", "kernel"),
+        ("DDA (no tuner)", "ring/ll/16", "path"),
+        ("ring/ll", "MSCCL (no tuner)", "path"),
+        ("DDA (no tuner)", "DDA (no tuner)", "kernel"),
+        ("perhaps DDA", "ring/ll/16", "unknown"),
+        ("", "ring/ll/16", "unknown"),
+        ("ring/ll/16", "?", "unknown"),
+        # The kernels are one only where the channels are.
+        ("ring/ll", "ring/ll/16", "unknown"),
+        ("ring/ll", "ring/ll", "unknown"),
+    ],
+)
+def test_what_ran_may_say_it_already(a_ran: str, b_ran: str, reason: str) -> None:
+    """No third side is needed, or none would help."""
+    found = by_what_ran(a_ran, b_ran)
+    assert isinstance(found, SizeReason)
+    assert found.reason.value == reason
+    assert (found.because == "") == (reason != "unknown")
+
+
+@pytest.mark.parametrize(
+    ("a_ran", "b_ran"),
+    [("tree/ll/8", "ring/ll/16"), ("tree/ll/8", "tree/ll/16"), ("tree/ll", "ring/ll/16")],
+)
+def test_else_b_is_told_what_a_ran(a_ran: str, b_ran: str) -> None:
+    """Algorithm, protocol and channels, as far as they are known."""
+    assert by_what_ran(a_ran, b_ran) == Setting.parse(a_ran)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told", "reason"),
+    [
+        ("slower", "equal", "choice"),
+        ("slower", "faster", "choice"),
+        ("slower", "slower", "kernel"),
+        ("slower", "undecided", "unknown"),
+        # B is faster since it chose better, though its kernels may be slower.
+        ("faster", "equal", "choice"),
+        ("faster", "slower", "choice"),
+        ("faster", "faster", "kernel"),
+    ],
+)
+def test_the_third_side_tells_choice_from_kernel(verdict: str, told: str, reason: str) -> None:
+    """By how B is with A's setting."""
+    found = by_third_side(Verdict(verdict), Verdict(told), (1.0, 0.99, 1.01), gains=True)
+    assert found.reason.value == reason
+
+
+def rows(n: int, reason: SizeReason, **columns: str | float) -> pd.DataFrame:
+    """Neighbouring sizes from 64 KiB on at which B is 12 % slower."""
+    own = {
+        "collective": "all_reduce",
+        "nbytes": [64 * KIB << i for i in range(n)],
+        "verdict": "slower",
+        "ratio": 1.12,
+        "low": 1.10,
+        "high": 1.14,
+        "a_ran": "tree/ll/8",
+        "b_ran": "ring/ll/16",
+        **columns,
+    }
+    found = pd.DataFrame(own)
+    cells = zip(found["collective"], found["nbytes"], strict=True)
+    return with_reasons(found, dict.fromkeys(cells, reason))
+
+
+def said(found: pd.DataFrame) -> str:
+    """Of all rows."""
+    return sentence([{str(k): v for k, v in row.items()} for row in found.to_dict("records")])
+
+
+def test_a_choice_in_words() -> None:
+    """As the issue has it."""
+    reason = SizeReason(reason=Reason.CHOICE, told=Verdict.EQUAL, ratio=1.0, low=0.99, high=1.01)
+    assert said(rows(3, reason)) == (
+        "64 KiB to 256 KiB: 1.12x slower (1.10 to 1.14): B chose ring/ll/16 where A chose "
+        "tree/ll/8; with tree/ll/8 B is equal"
+    )
+
+
+def test_other_reasons_in_words() -> None:
+    """A kernel by how much, one that both ran, a path, and what is not known."""
+    slow = SizeReason(reason=Reason.KERNEL, told=Verdict.SLOWER, ratio=1.2, low=1.1, high=1.3)
+    assert said(rows(1, slow)).startswith("64 KiB: 1.12x slower")
+    assert said(rows(1, slow)).endswith("with tree/ll/8 B is 1.20x slower (1.10 to 1.30)")
+    same = rows(2, SizeReason(reason=Reason.KERNEL), b_ran="tree/ll/8")
+    assert said(same).endswith(": both ran tree/ll/8")
+    path = rows(2, SizeReason(reason=Reason.PATH), a_ran="DDA (no tuner)")
+    assert said(path).endswith(": another path: A ran DDA (no tuner), B ring/ll/16")
+    assert "not known: B fails with tree/ll/8" in said(rows(2, unknown("B fails with tree/ll/8")))
+
+
+def test_faster_is_told_as_a_speed_up() -> None:
+    """0.5 of the time is 2.00x faster."""
+    reason = SizeReason(reason=Reason.KERNEL)
+    found = rows(1, reason, verdict="faster", ratio=0.5, low=0.4, high=0.8, b_ran="tree/ll/8")
+    assert said(found) == "64 KiB: 2.00x faster (1.25 to 2.50): both ran tree/ll/8"
+
+
+def test_a_range_has_one_reason() -> None:
+    """Slower by choice beside slower by a kernel are two."""
+    both = pd.concat([rows(1, SizeReason(reason=Reason.CHOICE)), rows(2, unknown("why")).iloc[1:]])
+    found = list(results.ranges_of(both))
+    assert [(one.reason, one.n_sizes) for one in found] == [("choice", 1), ("unknown", 1)]
+
+
+# Of B alone: ring/simple is slower from 512 KiB on.
+SLOW_KERNEL = {
+    "variants": [{"name": "other", "when": {"env": {"NCCL_NTHREADS": "256"}}}],
+    "effects": [
+        {
+            "variant": "other",
+            "setting": "ring/simple",
+            "factor": 1.2,
+            "bytes": [480 << 10, 1 << 40],
+        }
+    ],
+}
+
+
+def test_planted_changes_are_told_apart(
+    compare: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RCCL 2.27.7 takes ring/simple from 128 KiB on, 2.28.3 from 181 KiB on; and a slow kernel.
+
+    By the node file ring/simple takes 41 µs at 128 KiB and ring/ll 98 µs.
+    """
+    a, b = "RCCLTUNE_SIM_RELEASE=2.27.7", "NCCL_NTHREADS=256"
+    sizes = ("--min-bytes", "64K", "--max-bytes", "512K")
+    assert compare(a, b, *sizes, **SLOW_KERNEL) == 9
+    found = table()
+    assert found.loc[128 << 10, ["verdict", "reason", "told"]].tolist() == [
+        "slower",
+        "choice",
+        "equal",
+    ]
+    assert found.loc[512 << 10, ["verdict", "reason"]].tolist() == ["slower", "kernel"]
+    assert found.loc[64 << 10, "reason"] == ""
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        lacks(out, "B chose ring/ll/", "where A chose ring/simple/", "both ran ring/simple") == []
+    )
+    # A, B and the third side in turns: asked first, then six starts of each.
+    (folder,) = Path("c/reasons").iterdir()
+    made = runs.read_runs(folder)
+    assert [one.steps[0].label.purpose[-1] for one in made] == [*"abc", *"abccba" * 3]
+    # The same command measures nothing more.
+    assert compare(a, b, *sizes, **SLOW_KERNEL) == 9
+    assert len(runs.read_runs(folder)) == len(made)
+
+
+def test_a_setting_that_b_does_not_run_explains_nothing(compare: Callable[..., int]) -> None:
+    """RCCL_OVERRIDE_ALGO and _PROTO choose behind a tuner."""
+    overridden = "RCCL_OVERRIDE_ALGO=tree+RCCL_OVERRIDE_PROTO=ll"
+    assert compare("site", overridden, "--min-bytes", "16K", "--max-bytes", "16K") == 9
+    found = table()
+    assert found.loc[16 << 10, "reason"] == "unknown"
+    assert "runs tree/ll" in found.loc[16 << 10, "because"]
