@@ -141,7 +141,8 @@ def with_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason
     cells = zip(table["collective"], table["nbytes"], strict=True)
     rows = [found[cell].cells if cell in found else nothing for cell in cells]
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    return table.assign(**dict(zip(COLUMNS, map(list, columns), strict=True)))
+    made: pd.DataFrame = table.assign(**dict(zip(COLUMNS, map(list, columns), strict=True)))
+    return made
 
 
 def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
