@@ -72,11 +72,12 @@ REMARKS = _named(
 )
 COLUMNS = _named(
     "collective n_nodes n_ranks rank_placement dtype op placement setting role "
-    "clock nbytes calls time_us slowest_us wrong ran library registered unusable purpose rough "
+    "clock nbytes calls time_us slowest_us wrong ran library registered trees signature unusable "
+    "purpose rough "
     "run process communicator pass line"
 )
 # Lines of a rule file: of ours by their first word, of comments by how they begin.
-_STATEMENTS = _named("format rules end requires library needs section hole")
+_STATEMENTS = _named("format rules end requires library bits needs section hole")
 _COMMENTS = ("verified:", "UNPROVEN", "SIMULATED", "extrapolated", "fallback")
 _FILES_KNOWN = re.compile(
     r"rccl_tuner[\w.-]*\.csv|rules[\w.-]*\.csv|librccl-tuner-rccltune\.so|"

@@ -18,8 +18,9 @@
 enum { ALL_PAIRS_UP_TO = 8, MOST_CALLS_A_RANK = 8 };
 /* Random numbers repeat after so many elements (a prime: no chunk ends there again and again). */
 enum { PERIOD = 4093, ONES = 1024, MOST_RANDOM = 8 };
-/* Fewer elements do not tell trees apart by their bits alone. */
-enum { ENOUGH = 1024, MOST_TREES = 1024 };
+/* Fewer elements do not tell trees apart by their bits alone; larger results are taken apart only
+ * where a tree that is known does not explain them. */
+enum { ENOUGH = 1024, MOST_TREES = 1024, TAKEN_APART = 4 << 20 };
 static const float large = 0x1p60f;
 
 /* One kind of element: what the calls counted for it, and its tree once that is known. */
@@ -447,7 +448,8 @@ static bool is_known(void)
     const struct tree *tree = &known[probe.call->step->collective];
     bool fits = tree->n == communicator.n_ranks && probe.call->n_bytes >= ENOUGH * probe.width &&
                 (probe.count == 0 || differing(tree, 0, probe.count) == 0);
-    if (communicator.n_ranks <= ALL_PAIRS_UP_TO || !rendezvous_agree(fits))
+    bool is_small = communicator.n_ranks <= ALL_PAIRS_UP_TO && probe.call->n_bytes <= TAKEN_APART;
+    if (is_small || !rendezvous_agree(fits))
         return false;
     if (probe.count > 0)
         add_run(probe.count, tree_id(tree));
@@ -599,8 +601,12 @@ void order_probe(const struct call *call, struct row *row)
     uint64_t bits = 0;
     const char *failed = NULL;
     begin(call, row);
-    if (call->step->graph)
+    if (call->step->graph) {
+        /* The first call makes connections, which cannot be captured. */
+        send_all(1);
+        make_call(NULL, 0, 0);
         failed = graph_capture(call, 1, &probe.graph, row);
+    }
     move_data(true);
     if (failed != NULL) {
         snprintf(note, sizeof note, "graph: %s", failed);

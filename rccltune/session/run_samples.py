@@ -104,6 +104,7 @@ def table_of(measured: Sequence[PerfRun], table: pd.DataFrame) -> pd.DataFrame:
     for name in ("ran", "library"):
         made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
+    made["trees"], made["signature"] = _orders(table, timed)
     made["unusable"] = why_unusable(measured, table, timed, made["wrong"])
     made["purpose"] = SWEEP
     # Where starts were compared, communicators of one start say less than they seem to.
@@ -147,6 +148,15 @@ def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
     summed = table[is_result].groupby(_CELL)["wrong"].sum()
     found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
     return found
+
+
+def _orders(table: pd.DataFrame, timed: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Trees and signature of each timing's setting at its size; missing where none was probed."""
+    cell = ["collective", "setting", "dtype", "nbytes"]
+    probed = table[(table["step"] == plan.ORDER) & (table["purpose"] == plan.ORDERS)]
+    first = probed.groupby(cell)[["trees", "signature"]].first()
+    found = timed[cell].join(first, on=cell)
+    return found["trees"].astype("Int64"), found["signature"].fillna("").astype(str)
 
 
 def scale_of(run: PerfRun) -> Scale:

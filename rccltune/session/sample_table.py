@@ -25,6 +25,9 @@ ran               the setting that the library said it ran
 library           the setting that the library would have taken by itself
 registered        whether the tuner was told that buffers are registered; missing where nobody
                   was asked
+trees             how many summation trees its setting has at this size, by an element's place;
+                  missing where that was not probed (docs/bits.md)
+signature         number of where which tree stands; empty where that was not probed
 unusable          why the time must not be used; empty where it may
 purpose           ``sweep`` or ``verify``: what verified never chooses
 rough             a first look of a sweep, which counts where nothing better is there
@@ -58,7 +61,7 @@ KEY: Final = (
 COLUMNS: Final = (
     *KEY,
     *("nbytes", "calls", "time_us", "slowest_us", "wrong"),
-    *("ran", "library", "registered", "unusable", "purpose", "rough"),
+    *("ran", "library", "registered", "trees", "signature", "unusable", "purpose", "rough"),
     *("run", "process", "communicator", "pass", "line"),
 )
 # Kinds of all columns that are no text; text is kept as categories.
@@ -71,6 +74,7 @@ KINDS: Final = {
     "slowest_us": "float64",
     "wrong": "Int64",
     "registered": "boolean",
+    "trees": "Int64",
     "rough": "bool",
     "communicator": "int64",
     "pass": "int64",
@@ -137,7 +141,8 @@ def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
         table[name] = rows[name].to_numpy()
     for name in ("ran", "unusable"):
         table[name] = rows[name].astype("category").array
-    table["calls"], table["registered"] = pd.NA, pd.NA
+    table["calls"], table["registered"], table["trees"] = pd.NA, pd.NA, pd.NA
+    table["signature"] = ""
     table["slowest_us"] = np.nan
     table["library"], table["purpose"], table["rough"] = "", "sweep", False
     _name_communicators(table, rows["launch"])

@@ -33,7 +33,7 @@ _NAME: Final = re.compile(NAME, re.ASCII)
 _OPTIONAL: Final = frozenset(
     (
         *("rank_placement", "dtype", "op", "clock", "ran", "library", "unusable"),
-        *("calls", "slowest_us", "wrong", "registered", "line"),
+        *("calls", "slowest_us", "wrong", "registered", "trees", "signature", "line"),
     )
 )
 # Neighbours that few combinations have are written as one piece.
@@ -202,6 +202,8 @@ def _checks() -> dict[str, Callable[[str], None]]:
         "ran": _setting,
         "library": _setting,
         "registered": partial(_one_of, words=_BOOLEANS),
+        "trees": partial(_whole, least=1),
+        "signature": _word,
         "unusable": partial(_one_of, words=[one.value for one in UnusableReason]),
         "purpose": partial(_one_of, words=(SWEEP, VERIFY)),
         "rough": partial(_one_of, words=_BOOLEANS),

@@ -27,7 +27,7 @@ FORMATS = (
     "names a part, baseline, silent and rules",
     "a hole is no rule",
     "launch step cycle line collective",
-    "format rules end requires library needs section hole",
+    "format rules end requires library bits needs section hole",
 )
 
 

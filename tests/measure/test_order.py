@@ -13,7 +13,7 @@ from perf_sweeps import Ground
 
 from rccltune import plugin
 from rccltune.simulate.compiled import written
-from rccltune.simulate.sources import load_node
+from rccltune.simulate.sources import load_node, node_path
 
 # As the prototype found them with NCCL 2.30.7 on an H200 (one ring order in all channels).
 TREE_OF_4 = "(((2+3)+1)+0)"
@@ -30,14 +30,18 @@ class Probed:
     trees: dict[str, str]
 
 
-def probed(ground: Ground, n_ranks: int, steps: Sequence[str], **raw: object) -> Probed:
+def probed(
+    ground: Ground, n_ranks: int, steps: Sequence[str], node: str = "", **raw: object
+) -> Probed:
     """Rows of rank 0 for each order step, and what all ranks checked."""
     ground.raw["scale"] = {"ranks": n_ranks, "devices_per_oam": -(-n_ranks // 8)}
     ground.change(**raw)
     folder, native = ground.folder / "run", plugin.native_folder()
     folder.mkdir()
     compiled, plan = ground.folder / "node.node", ground.folder / "plan.txt"
-    compiled.write_bytes(written(load_node(ground.folder / "node.yaml")))
+    compiled.write_bytes(
+        written(load_node(node_path(node) if node else ground.folder / "node.yaml"))
+    )
     plan.write_text("\n".join(["plan 2 1048576", "communicator orders:0", *steps, ""]))
     words = {
         "start": n_ranks,
@@ -138,3 +142,12 @@ def test_elements_that_are_spoiled_have_no_tree(ground: Ground, elements: int, k
     found = probed(ground, 4, steps, faults=[fault])
     assert found.checked == [known]
     assert found.rows[0]["note"].startswith("3 ranks hold other bits")
+
+
+def test_a_library_that_adds_otherwise_is_caught(ground: Ground) -> None:
+    """DDA of this node adds in double and rounds once: a chain by the probes, and other bits."""
+    steps = ["answer nothing", "order all_reduce float sum out 65536 loop"]
+    found = probed(ground, 8, steps, node="mi300x-rcclx-spx-nps1")
+    assert found.rows[0]["trees"] == "1"
+    assert found.checked == [16384]
+    assert 0 < found.wrong[0] < 16384

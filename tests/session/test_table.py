@@ -111,6 +111,8 @@ ODD = {
     "ran": "what",
     "library": "ring",
     "registered": "perhaps",
+    "trees": "1.5",
+    "signature": "a/b",
     "unusable": "dull",
     "purpose": "fun",
     "rough": "",
