@@ -162,8 +162,9 @@ class Loaded:
         ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``role``, ``clock``
         (``graph``, ``loop``), ``nbytes``, ``calls``, ``time_us`` (mean over ranks), ``slowest_us``,
         ``wrong`` (elements; missing where not checked), ``ran``, ``library`` (setting that it would
-        have taken), ``registered``, ``trees``, ``signature`` (of its order of adding, where that was
-        probed), ``unusable`` (why it is not used), ``purpose`` (``sweep``, ``verify``), ``rough``; ``run``, ``process``, ``communicator``, ``pass``, ``line`` (where it
+        have taken), ``registered``, ``trees``, ``signature`` (of its order of adding, where
+        probed), ``unusable`` (why it is not used), ``purpose`` (``sweep``, ``verify``), ``rough``;
+        ``run``, ``process``, ``communicator``, ``pass``, ``line`` (where it
         was read); ``op`` as ``redop`` elsewhere.
         docs/formats.md has them all.
         """

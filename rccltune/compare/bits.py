@@ -27,7 +27,7 @@ from rccltune.compare.comparison import PreparedComparison, hosts_of, opened
 from rccltune.compare.measuring import MeasuredSide
 from rccltune.compare.results import CSV_FILE
 from rccltune.measure import rank_program
-from rccltune.measure.perf_sweep import PROBED_OF_SIMULATED
+from rccltune.measure.perf_sweep import probed_of_simulated
 from rccltune.model.errors import CommandLineError, LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
@@ -131,11 +131,12 @@ def _csv(made: Sequence[BitsRow]) -> str:
 
 def _steps(prepared: PreparedComparison, one: MeasuredSide) -> Iterator[Step]:
     scope = prepared.scope
-    is_simulated = one.instrument.site.node is not None
+    site = one.instrument.site
+    most = None if site.node is None else probed_of_simulated(site.scale.n_ranks)
     for collective, sizes in scope.sizes.items():
         probed = collective in probes.ADDING and scope.op == probes.SUM
         for nbytes in sizes if probed and scope.dtype in probes.BYTES else ():
-            if not is_simulated or nbytes <= PROBED_OF_SIMULATED:
+            if most is None or nbytes <= most:
                 call = CollectiveCall(
                     collective, scope.dtype, scope.op, scope.placements[0], nbytes
                 )

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 # Words of types that rccl-tests spells in two ways.
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
 _GATED: Final = ("gfx94", "gfx95")
-# What ranks that share a few processors add in seconds.
-PROBED_OF_SIMULATED: Final = 1 << 20
+_FEW_RANKS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +277,7 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
         checked_up_to=instrument.checked_up_to,
         n_ranks=n_ranks,
         same_bits=sweep.same_bits,
-        probed_up_to=None if instrument.site.node is None else PROBED_OF_SIMULATED,
+        probed_up_to=None if instrument.site.node is None else probed_of_simulated(n_ranks),
         idle_source=release.idle_source if release is not None else "",
     )
 
@@ -303,6 +302,11 @@ def _check_bits(sweep: Sweep, instrument: Instrument) -> None:
             f"--same-bits: {why}",
             hint="probe all_reduce or reduce_scatter of one node, --op sum (docs/bits.md).",
         )
+
+
+def probed_of_simulated(n_ranks: int) -> int:
+    """Bytes up to which simulated ranks, on a few processors, add in seconds."""
+    return 1 << 20 if n_ranks <= _FEW_RANKS else 1 << 18
 
 
 def call_words(sweep: Sweep) -> tuple[str, str]:
