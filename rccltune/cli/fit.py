@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.fit_tables import (
     ceiling_lines,
-    ceiling_of,
     steps_text,
     transferbench_option,
 )
@@ -40,20 +39,19 @@ def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
       rccltune fit
       rccltune fit --transferbench a2a.txt
 
-    Exit codes: 0 done, 5 TransferBench failed, 6 its output is not understood, 7 no session,
-    8 no usable sample.
+    Exit codes: 0 done, 6 TransferBench's output is not understood, 7 no session, 8 no usable
+    sample.
     """
     from rccltune.analyse.fit import fit_session
     from rccltune.model.schema import to_plain
+    from rccltune.transferbench import ceilings, take_rates
 
     console.say(f"Session: {session}")
     if transferbench is not None:
-        from rccltune.ceiling.session import take_rates
-
         take_rates(session, transferbench, reporter=console)
     done = fit_session(session, reporter=console, again=True)
     console.warn(done.warnings)
-    limit = ceiling_of(done)
+    limit = ceilings(done)
     lines = [_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])]
     if len({curve.key.scale for curve in done.curves}) > 1:
         lines += ["", steps_text(done.separations)]

@@ -9,13 +9,10 @@ from rccltune.cli.console import table
 from rccltune.cli.help import grouped
 from rccltune.cli.options import FOLDER, F
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
-from rccltune.session.store import CEILING_FILE
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
-    from rccltune.ceiling.session import CeilingComparison
     from rccltune.model.curves import Separation
-    from rccltune.model.links import Ceiling, LinkRates
+    from rccltune.transferbench import Ceiling, Ceilings, LinkRates
 
 
 _APART = (
@@ -55,36 +52,27 @@ def transferbench_option(command: F) -> F:
         type=FOLDER,
         metavar="FILE",
         group="Advanced",
-        help="Rates of links from TransferBench: the program, or what its a2a printed.",
+        help="Rates of links, as TransferBench a2a printed them.",
     )(command)
 
 
-def ceiling_of(done: FitResult) -> CeilingComparison | None:
-    """The ceiling of a session, None where it has no rates of links."""
-    if not (done.session.path / CEILING_FILE).exists():
-        return None
-    from rccltune.ceiling.session import compare_with_ceiling
-
-    return compare_with_ceiling(done)
-
-
-def ceiling_lines(found: CeilingComparison) -> list[str]:
+def ceiling_lines(found: Ceilings) -> list[str]:
     """The ceiling, what reached how much of it, and links out of line."""
     lines = [_head(found)]
-    if found.reached:
+    if found.known:
         columns = ("collective", "scale", "ceiling", "slowest link", "best", "at", "with", "of it")
         rows = (
             (
-                one.ceiling.collective.value,
-                str(one.ceiling.scale),
-                f"{one.ceiling.gb_per_s:.1f}",
-                _product(one.ceiling),
+                one.target.collective.value,
+                str(one.target.scale),
                 f"{one.gb_per_s:.1f}",
-                format_size(one.nbytes),
-                str(one.setting),
+                _product(one),
+                f"{one.best.gb_per_s:.1f}",
+                format_size(one.best.nbytes),
+                str(one.best.setting),
                 f"{one.fraction:.2f}",
             )
-            for one in found.reached
+            for one in found.known
         )
         lines.append(table(columns, rows, numeric=(2, 4, 5, 7)))
     lines += [f"no ceiling for {said}" for said in found.without]
@@ -96,14 +84,14 @@ def _product(one: Ceiling) -> str:
     return f"{one.n_links} x {one.slowest.gb_per_s:.3f}, {one.slowest}"
 
 
-def _head(found: CeilingComparison) -> str:
+def _head(found: Ceilings) -> str:
     rates = found.rates
     slowest = min(link.gb_per_s for link in rates.links)
     fastest = max(link.gb_per_s for link in rates.links)
     simulated = "SIMULATED " if rates.simulated else ""
     return (
         f"{simulated}Ceiling in GB/s of bus bandwidth, from {len(rates.links)} links at "
-        f"{slowest:.3f} to {fastest:.3f} GB/s, median {found.middle:.3f} ({_origin(rates)})"
+        f"{slowest:.3f} to {fastest:.3f} GB/s, median {found.rates.median:.3f} ({_origin(rates)})"
     )
 
 
@@ -113,12 +101,12 @@ def _origin(rates: LinkRates) -> str:
     return f"TransferBench{version}{copies}, {rates.source}"
 
 
-def _slow(found: CeilingComparison) -> list[str]:
+def _slow(found: Ceilings) -> list[str]:
     """Links out of line; a handful of them, since a broken switch has dozens."""
     lines = [
         f"link out of line: {link}, {link.gb_per_s:.2f} GB/s, "
-        f"{100 * (1 - link.gb_per_s / found.middle):.0f} % below the median"
-        for link in found.slow[:_SHOWN]
+        f"{100 * (1 - link.gb_per_s / found.rates.median):.0f} % below the median"
+        for link in found.rates.slow[:_SHOWN]
     ]
-    more = len(found.slow) - _SHOWN
+    more = len(found.rates.slow) - _SHOWN
     return [*lines, f"{more} more links out of line"] if more > 0 else lines

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model import grammar
@@ -23,6 +23,7 @@ from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import plan, runs, store
 from rccltune.session.place import stored_place
+from rccltune.transferbench import Ceilings, ceilings
 from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verdict_store import (
     FailedVerification,
@@ -31,9 +32,6 @@ from rccltune.verify.verdict_store import (
     used_session,
 )
 from rccltune.verify.verifications import Verification, same, verifications
-
-if TYPE_CHECKING:
-    from rccltune.ceiling.session import CeilingComparison
 
 Ended = tuple[Launch, Outcome]
 _MENDED: Final = "rccltune emit-config --force writes it anew."
@@ -92,7 +90,7 @@ class SessionContents:
 
     done: FitResult
     choice: StoredChoice | None
-    limits: CeilingComparison | None
+    limits: Ceilings | None
     launches: tuple[Ended, ...]
     files: tuple[RuleFileOfSession, ...]
     used: Path
@@ -177,7 +175,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     return SessionContents(
         done=done,
         choice=choice,
-        limits=_limits(done),
+        limits=ceilings(done),
         launches=launches,
         files=tuple(made),
         used=used_session(folder),
@@ -188,16 +186,6 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         placement=place.name if place else None,
         devices=_devices(folder, launches),
     )
-
-
-def _limits(done: FitResult) -> CeilingComparison | None:
-    """Compare with the ceilings, where the session has rates of links."""
-    if not (done.session.path / store.CEILING_FILE).exists():
-        return None
-    # It knows placements and node files, which take a sixth of a second to load.
-    from rccltune.ceiling.session import compare_with_ceiling
-
-    return compare_with_ceiling(done)
 
 
 def target_words(target: Target) -> str:

@@ -41,7 +41,7 @@ from rccltune.report.plots import inline_svg
 from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session import files
 from rccltune.session.place import PLACE_FILE
-from rccltune.session.store import CEILING_FILE
+from rccltune.transferbench import CEILING_FILE
 from rccltune.verify.verdict_store import verdict_files
 
 REPORT_FILE: Final = "report.html"
@@ -401,15 +401,14 @@ def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     for name, value, source in known:
         if value:
             yield name, str(value), source
-    for one in shown.limits.reached if shown.limits else ():
-        ceiling = one.ceiling
+    for one in shown.limits.known if shown.limits else ():
         said = (
-            f"{ceiling.gb_per_s:.1f} GB/s = {ceiling.n_links} × {ceiling.slowest.gb_per_s:.3f} "
-            f"({ceiling.slowest}); reached {one.gb_per_s:.1f} GB/s at {format_size(one.nbytes)} "
-            f"with {one.setting}"
+            f"{one.gb_per_s:.1f} GB/s = {one.n_links} × {one.slowest.gb_per_s:.3f} "
+            f"({one.slowest}); reached {one.best.gb_per_s:.1f} GB/s at "
+            f"{format_size(one.best.nbytes)} with {one.best.setting}"
         )
-        yield f"ceiling of {ceiling.collective.value}", said, CEILING_FILE
-    for link in shown.limits.slow[:_MOST_FACTS] if shown.limits else ():
+        yield f"ceiling of {one.target.collective.value}", said, CEILING_FILE
+    for link in shown.limits.rates.slow[:_MOST_FACTS] if shown.limits else ():
         yield "link out of line", f"{link}, {link.gb_per_s:.2f} GB/s", CEILING_FILE
 
 

@@ -22,7 +22,7 @@ from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session.files import disk_errors, write_atomically
 
 if TYPE_CHECKING:
-    from rccltune.ceiling.session import CeilingComparison
+    from rccltune.transferbench import Ceilings
 
 _DRAWN: Final[Mapping[str, Callable[[FigureTables], Figure | None]]] = {
     **{name: getattr(figures, name) for name in FIGURES},
@@ -53,7 +53,7 @@ def plot_session(
     formats: Sequence[str],
     names: Sequence[str] = (),
     overwrite: bool,
-    bounds: Callable[[CeilingComparison], None] = lambda _found: None,
+    bounds: Callable[[Ceilings], None] = lambda _found: None,
 ) -> tuple[Path, ...]:
     """Draw the figures that a session has data for; all or none is written.
 

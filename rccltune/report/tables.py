@@ -268,18 +268,11 @@ def _verdicts(
 
 
 def _ceilings(shown: SessionContents) -> Iterator[dict[str, Any]]:
-    for one in shown.limits.reached if shown.limits else ():
-        ceiling = one.ceiling
-        target = Target(
-            collective=ceiling.collective,
-            scale=ceiling.scale,
-            rank_placement=ceiling.rank_placement,
-        )
-        if busbw_factor(ceiling.collective, ceiling.scale.n_ranks) > 0:
+    for one in shown.limits.known if shown.limits else ():
+        if busbw_factor(one.target.collective, one.target.scale.n_ranks) > 0:
             words = (
-                f"ceiling {ceiling.gb_per_s:.4g} GB/s = {ceiling.n_links} × "
-                f"{ceiling.slowest.gb_per_s:.4g} ({ceiling.slowest}), "
-                f"reached {one.fraction:.2f} at {format_size(one.nbytes)}"
+                f"ceiling {one.gb_per_s:.4g} GB/s = {one.n_links} × "
+                f"{one.slowest.gb_per_s:.4g} ({one.slowest}), "
+                f"reached {one.fraction:.2f} at {format_size(one.best.nbytes)}"
             )
-            panel = target_words(target)
-            yield {"panel": panel, "busbw": ceiling.gb_per_s, "words": words}
+            yield {"panel": target_words(one.target), "busbw": one.gb_per_s, "words": words}

@@ -448,4 +448,3 @@ def _json(plain: object) -> str:
 
 # The simulated node of a session, as its benchmarks read it.
 NODE_FILE: Final = "node.node"
-CEILING_FILE: Final = "ceiling/ceiling.json"

@@ -18,7 +18,7 @@ NOT_RUN: Final = {
     r"-m venv|pip install|~/": "installs; tests/packaging does, and scripts/try",
     r"^scripts/(test|try)$": "runs this test; the tutorial has what scripts/try runs",
     r"^cmake": "builds; native_plugin/run-checks.sh does",
-    r"TransferBench|transferbench": "TransferBench's output; tests/cli/test_ceiling.py has one",
+    r"TransferBench|transferbench": "TransferBench's output; tests/cli/test_transferbench.py has one",
     r"--librccl": "another librccl; tests/cli/test_site.py has one",
     r"rccltune npkit": "a library with NPKit; tests/cli/test_npkit.py has one",
     r"torchrun": "PyTorch; tests/examples do",

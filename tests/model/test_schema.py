@@ -18,13 +18,14 @@ from rccltune.analyse.fit import FitFile
 from rccltune.measure.hosts import Host
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
-from rccltune.model.links import LinkMap, LinkRates
+from rccltune.model.links import LinkMap
 from rccltune.model.measurement import Fingerprint, Launch, Outcome
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
 from rccltune.npkit import DumpResult
 from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.store import HeaderFile
+from rccltune.transferbench import LinkRates
 from rccltune.verify.verdict_store import FailedVerification, VerdictFile
 
 # What each JSON file of a session, and each answer of a host, is read as.

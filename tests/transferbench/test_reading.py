@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from printing import MI300X, MI350X, Rates, columns_form, cut, framed_form, square
 
-from rccltune.ceiling.transferbench import read_rates
 from rccltune.model.errors import OutputError
+from rccltune.transferbench import read_rates
 
 FORMS: dict[str, Callable[[Rates], str]] = {
     "columns": columns_form,
@@ -27,7 +27,7 @@ def test_the_articles_own_output(article: Path) -> None:
     found = read_rates(text, "article")
     assert found.rates == square(MI300X)
     assert (found.version, found.nbytes) == ("1.60.00", 64 * 2**20)
-    assert (found.engine, found.n_units, found.simulated) == ("GFX", 8, False)
+    assert not found.simulated
 
 
 def test_these_tests_print_as_the_program_does(article: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,41 @@ from hypothesis import strategies as st
 from printing import MI300X, MI350X, square
 from wording import lacks
 
-from rccltune.ceiling.bounds import ceiling_of, slow_links, why_no_ceiling
-from rccltune.ceiling.transferbench import read_rates
-from rccltune.model.links import LinkRates
-from rccltune.model.settings import Mode, Scale
+from rccltune.model.settings import BASELINE, Mode, Scale, Target
 from rccltune.model.vocabulary import TUNABLE, Collective, busbw_factor
+from rccltune.transferbench import Ceiling, LinkRates, Reached, read_rates
+from rccltune.transferbench import ceiling_of as ceiling_of_target
+from rccltune.transferbench import why_no_ceiling as why_no_ceiling_of_target
 
 AR = Collective.ALL_REDUCE
 EIGHT = Scale(n_nodes=1, n_ranks=8)
 NODE = LinkRates(rates=square(MI300X))
 BOUND = (*TUNABLE, Collective.ALLTOALL)
+
+
+def target(collective: Collective, scale: Scale) -> Target:
+    """Without a placement."""
+    return Target(collective=collective, scale=scale, rank_placement=None)
+
+
+def ceiling_of(
+    rates: LinkRates, collective: Collective, scale: Scale, devices: Sequence[int] = ()
+) -> Ceiling:
+    """The ceiling, whatever reached it."""
+    best = Reached(1.0, BASELINE, 1)
+    return ceiling_of_target(rates, target(collective, scale), best, devices=devices)
+
+
+def why_no_ceiling(
+    rates: LinkRates,
+    collective: Collective,
+    scale: Scale,
+    devices: Sequence[int] = (),
+    mode: Mode | None = None,
+) -> str | None:
+    """Why not."""
+    one = target(collective, scale)
+    return why_no_ceiling_of_target(rates, one, devices=devices, mode=mode)
 
 
 def even(n: int, rate: float = 50.0) -> LinkRates:
@@ -174,12 +200,12 @@ class TestOutOfLine:
     @pytest.mark.parametrize("rows", [MI300X, MI350X])
     def test_none_on_healthy_nodes(self, rows: tuple[tuple[float, ...], ...]) -> None:
         """The article's node and another: the slowest link is 3.6 % and 1 % below the median."""
-        assert slow_links(LinkRates(rates=square(rows))) == ()
+        assert LinkRates(rates=square(rows)).slow == ()
 
     def test_slow_links_the_slowest_first(self) -> None:
         """46.66 beside 57.4 GB/s, as those notes have it for one link of their p2p table."""
         rates = with_link(with_link(NODE, 7, 1, 38.0), 3, 6, 30.0)
-        assert [(link.source, link.target) for link in slow_links(rates)] == [(3, 6), (7, 1)]
+        assert [(link.source, link.target) for link in rates.slow] == [(3, 6), (7, 1)]
 
     @given(st.integers(3, 16), st.data())
     def test_planted_ones_and_no_others(self, n: int, data: st.DataObject) -> None:
@@ -190,12 +216,12 @@ class TestOutOfLine:
         planted = data.draw(st.sets(st.sampled_from(pairs), max_size=len(pairs) // 10))
         for source, target in planted:
             rates = with_link(rates, source, target, 50.0 * data.draw(st.floats(0.2, 0.8)))
-        assert {(link.source, link.target) for link in slow_links(rates)} == planted
+        assert {(link.source, link.target) for link in rates.slow} == planted
 
     def test_equal_links_forgive_a_percent(self) -> None:
         """Where the spread is nothing, a small difference is no defect."""
-        assert slow_links(with_link(even(8), 0, 1, 49.0)) == ()
+        assert with_link(even(8), 0, 1, 49.0).slow == ()
 
     def test_no_links(self) -> None:
         """Nothing to be out of line with."""
-        assert slow_links(LinkRates(rates=((None, None), (None, None)))) == ()
+        assert LinkRates(rates=((None, None), (None, None))).slow == ()

@@ -1,4 +1,4 @@
-"""--transferbench, end to end: read or run, kept in the session, shown and drawn."""
+"""--transferbench, end to end: read, kept in the session, shown."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yamls
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.simulate import sources
 
 SESSION = Path("rccltune-session")
 # Rates of an invented node of eight GPUs: 40 GB/s, but 35 from GPU 2 to GPU 5.
@@ -91,7 +89,7 @@ class TestAnOutput:
         assert found["sha256"] == hashlib.sha256(output().encode()).hexdigest()
         # It is kept to the byte; the file may go.
         Path("a2a.txt").unlink()
-        (kept,) = (SESSION / "ceiling").glob("*/stdout.log")
+        (kept,) = (SESSION / "ceiling").glob("*.txt")
         assert kept.read_text(encoding="utf-8") == output()
         assert run(["fit"]) == 0
 
@@ -103,6 +101,13 @@ class TestAnOutput:
         assert lacks(said, "no rate") == []
         assert "a2a.txt:6" in said
         assert not (SESSION / "ceiling").exists()
+
+    def test_the_program_itself_is_not_run(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Its output is wanted, and how to make it is said."""
+        Path("TransferBench").write_bytes(b"\x7fELF\x02\x01\x01\0SRC\\DST\0")
+        Path("TransferBench").chmod(0o755)
+        assert run(["fit", "--transferbench", "TransferBench"]) == 6
+        assert "./TransferBench a2a 64M 8 > a2a.txt" in " ".join(capsys.readouterr().err.split())
 
     def test_simulated_rates_for_a_measured_session(
         self, capsys: pytest.CaptureFixture[str]
@@ -125,76 +130,3 @@ def test_the_article_from_end_to_end(repository: Path, capsys: pytest.CaptureFix
     assert target["nbytes"] == 16 * 2**30
     assert 0.99 <= round(target["fraction"], 2) <= 1.01
     assert 0.99 <= target["reached_gb_per_s"] / 316 <= 1.01
-
-
-@pytest.mark.usefixtures("stand_ins", "here")
-class TestTheStandIn:
-    """A simulated node's own TransferBench, run beside a sweep."""
-
-    NODE = ("mi300x", "spx-nps1")
-    SIZES = ("--collective", "all_reduce", "--min-bytes", "32M", "--max-bytes", "1G")
-    # mi300x-cpx-nps4.yaml: sendrecv of two devices over one link, 64 MiB in 1456.1 us.
-    RATE = 64 * 2**20 / 1456.1e-6 / 1e9
-
-    def program(self, n: int = 8) -> Path:
-        """It prints what one did, on so many devices, in the columns of releases up to 1.62."""
-        path = Path("TransferBench").resolve()
-        head = "SRC\\DST " + "".join(f" GPU {i:02}    " for i in range(n))
-        rows = [
-            f"GPU {i:02}"
-            + "".join(f" {'N/A' if i == j else f'{self.RATE:.3f}':>8}  " for j in range(n))
-            + f"    {(n - 1) * self.RATE:8.3f}" * 2
-            for i in range(n)
-        ]
-        lines = [
-            "# SIMULATED node mi300x-spx-nps1: no hardware was measured",
-            "TransferBench v1.62.00-simulated",
-            "Summary: [67108864 bytes per Transfer] [GFX:8] [1 Read(s) 1 Write(s)]",
-            f"{head}    STotal      Actual",
-            *rows,
-            f"Aggregate bandwidth (CPU Timed): {n * (n - 1) * self.RATE:8.3f} GB/s",
-        ]
-        path.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
-        path.chmod(0o755)
-        return path
-
-    def sweep(self, *more: str, mode: str = "spx-nps1", node: str = "mi300x") -> int:
-        """One process plays all ranks."""
-        where = ["--mode", mode, "--simulate", node, "--launcher", "none"]
-        return run(["sweep", "--runner", "rccl-tests", *where, *self.SIZES, *more])
-
-    def quiet(self, here: Path) -> str:
-        """The shipped node without noise."""
-        raw = yamls.loaded(sources.node_path(*self.NODE).read_text(encoding="utf-8"))
-        raw["noise"] = {"sigma": 0.0}
-        path = here / "node.yaml"
-        path.write_text(yamls.dumped(raw), encoding="utf-8")
-        return str(path)
-
-    def test_its_links_are_the_node_files_and_it_is_run_once(
-        self, here: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Without noise all alike; AllReduce at 1 GiB is the article's 314.7 GB/s of that."""
-        node = self.quiet(here)
-        assert self.sweep(node=node) == 0
-        assert run(["fit", "--transferbench", str(self.program())]) == 0
-        assert "SIMULATED Ceiling" in capsys.readouterr().out
-        found = fitted(capsys)["ceiling"]
-        (target,) = found["targets"]
-        assert found["simulated"] is True
-        assert found["slow_links"] == []
-        assert target["ceiling_gb_per_s"] == pytest.approx(7 * self.RATE, abs=0.01)
-        assert target["all_links_gb_per_s"] == pytest.approx(7 * self.RATE, abs=0.01)
-        assert target["fraction"] == pytest.approx(314.72 / (7 * self.RATE), rel=0.002)
-        kept = next((SESSION / "ceiling").glob("*/stdout.log")).read_text()
-        assert kept.startswith("# SIMULATED node mi300x-spx-nps1")
-        # It is run once, by its hash and arguments; all of it is recorded.
-        (own,) = (path.parent for path in (SESSION / "ceiling").glob("*/outcome.json"))
-        before = (own / "stdout.log").stat().st_mtime_ns
-        capsys.readouterr()
-        assert run(["fit", "--transferbench", str(self.program())]) == 0
-        assert "not run again" in capsys.readouterr().err
-        assert (own / "stdout.log").stat().st_mtime_ns == before
-        launch = json.loads((own / "launch.json").read_text())
-        assert launch["argv"][1:] == ["a2a", "64M", "8"]
-        assert len(launch["sha256"]) == 64

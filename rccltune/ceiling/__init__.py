@@ -1,1 +1,0 @@
-"""Ceilings of collectives: bandwidths that the links allow, from TransferBench."""
