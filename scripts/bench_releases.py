@@ -37,7 +37,7 @@ from rccltune.model.errors import RccltuneError
 from rccltune.rules.reader import read_rules
 from rccltune.why.job import explain_job
 from rccltune.why.records import AnswerKind
-from rccltune.workload.reader import read_workload
+from rccltune.workload import read_workload
 
 # The first is no whole KiB.
 SIZES = (1008, 8192, 262144, 4194304)

@@ -26,8 +26,7 @@ from rccltune.report.page import report_session
 from rccltune.rules import emission, explanation
 from rccltune.session import imports
 from rccltune.why.job import explain_job
-from rccltune.workload.reader import read_workloads
-from rccltune.workload.summary import WorkloadSummary, summary_of
+from rccltune.workload import Workload, read_workloads
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
@@ -233,7 +232,7 @@ def why(files: Iterable[Place]) -> JobReport:
     return explain_job([Path(file) for file in files])
 
 
-def workload(files: Iterable[Place]) -> WorkloadSummary:
+def workload(files: Iterable[Place]) -> Workload:
     """Summarise which collectives and sizes a job asks for.
 
     Args:
@@ -243,7 +242,7 @@ def workload(files: Iterable[Place]) -> WorkloadSummary:
         OutputError: a file is no workload.
         CommandLineError: the same recording twice.
     """
-    return summary_of(read_workloads([Path(file) for file in files]))
+    return read_workloads([Path(file) for file in files])
 
 
 def deploy(

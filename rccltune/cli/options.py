@@ -101,7 +101,7 @@ class ChoiceArguments:
         """Options for choosing zones; the baseline is looked up among what was measured."""
         from rccltune.analyse.options import ChoiceOptions
         from rccltune.rules.choices import baseline_named
-        from rccltune.workload.reader import read_workload
+        from rccltune.workload import read_workload
 
         return ChoiceOptions(
             tolerance=self.tolerance / 100,

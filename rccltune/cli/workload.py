@@ -13,8 +13,7 @@ from rccltune.cli.options import FOLDER
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.workload.shares import Share
-    from rccltune.workload.summary import WorkloadSummary
+    from rccltune.workload import Share, Workload
 
 
 _SHOWN = 20
@@ -40,24 +39,23 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
 
     Exit codes: 0 done, 2 the same recording twice, 6 a file is no workload.
     """
-    from rccltune.workload import reader, summary
+    from rccltune.workload import read_workloads, snapshots_beside
 
-    beside = reader.snapshots_beside(files)
+    beside = snapshots_beside(files)
     if beside:
         console.say(
             f"Note: {len(beside)} snapshots of recordings that were never finished lie beside "
             f"these files and are not among them: {beside[0]}{' …' if beside[1:] else ''}"
         )
-    found = summary.summary_of(reader.read_workloads(files))
+    found = read_workloads(files)
     console.result(found.as_plain(), _text(found, None if console.verbosity > 0 else _SHOWN))
     console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 
-def _text(found: WorkloadSummary, most: int | None) -> JoinedLines:
-    whole = found.workload
-    ranks = ", ".join(f"{scale} (by {whole.ranks_at(scale)})" for scale in whole.scales)
-    size = format_size(whole.total_nbytes)
-    head = f"{whole.calls} calls, {size}, recorded at {ranks or '–'}"
+def _text(found: Workload, most: int | None) -> JoinedLines:
+    ranks = ", ".join(f"{scale} (by {found.ranks_at(scale)})" for scale in found.scales)
+    size = format_size(found.total_nbytes)
+    head = f"{found.calls} calls, {size}, recorded at {ranks or '–'}"
     columns = ["collective", "ranks", "nodes", "size", "calls", "of calls", "of bytes"]
     rows = [_row(share) for share in found.shares[:most]]
     parts = [head, "", table(columns, rows, numeric=range(1, 7))]

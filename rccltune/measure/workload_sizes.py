@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +12,35 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size, join_lines
 from rccltune.session.plan import grain
-from rccltune.workload.reader import read_workload
-from rccltune.workload.records import Workload
-from rccltune.workload.shares import SizesToMeasure, UnmeasuredCalls, sizes_to_measure
+from rccltune.workload import Workload, read_workload
 
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.
 MOST_SIZES: Final = 64
 # A size as good as one that cannot be called, as a fraction away from it.
 NEAR: Final = 0.02
+# What little a call costs however small, in bytes that take as long: 10 µs at 10 GB/s.
+_LATENCY_NBYTES: Final = 100_000
 _SHOWN: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizesToMeasure:
+    """Sizes of a collective that a workload asks for.
+
+    Attributes:
+        calls: number of calls, by size, as ``uncallable`` and ``beyond``.
+        sizes: to measure, rising.
+        moved: sizes that are measured at the nearest that can be called with.
+        uncallable: sizes that have none near.
+        beyond: the lightest, which there are too many of.
+    """
+
+    collective: Collective
+    calls: Mapping[int, int]
+    sizes: tuple[int, ...]
+    moved: tuple[int, ...]
+    uncallable: Mapping[int, int]
+    beyond: Mapping[int, int]
 
 
 def nearest(collective: Collective, n_ranks: int, nbytes: int) -> int | None:
@@ -28,6 +48,36 @@ def nearest(collective: Collective, n_ranks: int, nbytes: int) -> int | None:
     unit = grain(collective, n_ranks)
     found = max(1, round(nbytes / unit)) * unit
     return found if abs(found - nbytes) <= NEAR * nbytes else None
+
+
+def sizes_to_measure(
+    collective: Collective, calls: Mapping[int, int], n_ranks: int, most: int = MOST_SIZES
+) -> SizesToMeasure:
+    """Choose the sizes of a collective that weigh most.
+
+    A size weighs its bytes and, for each call, what any call costs; sizes that are measured as one
+    weigh together.
+
+    Args:
+        collective: that is called.
+        calls: number of calls, by size.
+        n_ranks: of the communicator.
+        most: sizes.
+    """
+    measured = {nbytes: nearest(collective, n_ranks, nbytes) for nbytes in calls}
+    weights: dict[int, int] = {}
+    for nbytes, at in measured.items():
+        if at is not None:
+            weights[at] = weights.get(at, 0) + calls[nbytes] * (nbytes + _LATENCY_NBYTES)
+    kept = sorted(weights, key=lambda n: (-weights[n], n))[:most]
+    return SizesToMeasure(
+        collective=collective,
+        calls=calls,
+        sizes=tuple(sorted(kept)),
+        moved=tuple(sorted(n for n, at in measured.items() if at in kept and at != n)),
+        uncallable={n: calls[n] for n in sorted(calls) if measured[n] is None},
+        beyond={n: calls[n] for n in sorted(calls) if measured[n] not in (None, *kept)},
+    )
 
 
 def with_sizes(
@@ -48,12 +98,10 @@ def with_sizes(
         CommandLineError: no call of this scale, or of these collectives, that can be measured.
     """
     whole = read_workload(path)
-    found = sizes_to_measure(
-        whole,
-        scale,
-        MOST_SIZES,
-        lambda collective, nbytes: nearest(collective, scale.n_ranks, nbytes),
-    )
+    found = [
+        sizes_to_measure(collective, calls, scale.n_ranks)
+        for collective, calls in _calls_at(whole, scale).items()
+    ]
     kept = [one for one in found if not named_collectives or one.collective in sweep.collectives]
     said = (*whole.cuts, *_left_out(whole, scale, found, kept))
     wanted = tuple((one.collective, one.sizes) for one in kept if one.sizes)
@@ -78,22 +126,41 @@ def with_sizes(
     return made, said
 
 
+def _calls_at(whole: Workload, scale: Scale) -> dict[Collective, dict[int, int]]:
+    """Calls at a scale, by collective and size; the mean of sizes that were counted together."""
+    calls: dict[Collective, dict[int, int]] = {}
+    for count in whole.counts:
+        if count.scale == scale:
+            own = calls.setdefault(count.collective, {})
+            own[count.nbytes] = own.get(count.nbytes, 0) + count.calls
+    return calls
+
+
 def _left_out(
-    whole: Workload, scale: Scale, found: tuple[SizesToMeasure, ...], kept: list[SizesToMeasure]
+    whole: Workload, scale: Scale, found: list[SizesToMeasure], kept: list[SizesToMeasure]
 ) -> Iterator[str]:
     """One line of what is not measured and how much that is, one of what is elsewhere."""
-    parts = [(str(one), _at(whole, one)) for one in whole.scales if one != scale]
+    told = [
+        f"{other}: {_share(list(_calls_at(whole, other).values()), whole)}"
+        for other in whole.scales
+        if other != scale
+    ]
     for one in found:
-        name, beyond = one.collective.value, one.beyond
+        name = one.collective.value
         if one not in kept:
-            parts.append((f"{name}, which was not asked for", _of(whole, scale, one.collective)))
+            told.append(f"{name}, which was not asked for: {_share([one.calls], whole)}")
             continue
-        step = format_size(grain(one.collective, scale.n_ranks))
-        why = f"{name} at {_listed(one.uncallable)}, near which the benchmark has no size (it has "
-        parts.append((f"{why}multiples of {step})", one.uncallable))
-        many = f"the {len(beyond.sizes)} lightest sizes of {name}, beyond {MOST_SIZES}"
-        parts.append((many, beyond))
-    told = [f"{what}: {_share(part, whole)}" for what, part in parts if part.calls]
+        if one.uncallable:
+            told.append(
+                f"{name} at {_listed(tuple(one.uncallable))}, near which the benchmark has no size "
+                f"(it has multiples of {format_size(grain(one.collective, scale.n_ranks))}): "
+                f"{_share([one.uncallable], whole)}"
+            )
+        if one.beyond:
+            told.append(
+                f"the {len(one.beyond)} lightest sizes of {name}, beyond {MOST_SIZES}: "
+                f"{_share([one.beyond], whole)}"
+            )
     if told:
         yield f"Left out of the workload: {'; '.join(told)}"
     n_moved = sum(len(one.moved) for one in kept)
@@ -107,25 +174,16 @@ def _left_out(
         )
 
 
-def _at(whole: Workload, scale: Scale) -> UnmeasuredCalls:
-    counts = [one for one in whole.counts if one.scale == scale]
-    nbytes = sum(one.total_nbytes for one in counts)
-    return UnmeasuredCalls(calls=sum(one.calls for one in counts), nbytes=nbytes)
-
-
-def _of(whole: Workload, scale: Scale, collective: Collective) -> UnmeasuredCalls:
-    return _at(
-        replace(whole, counts=tuple(c for c in whole.counts if c.collective is collective)), scale
+def _share(parts: list[dict[int, int]] | list[Mapping[int, int]], whole: Workload) -> str:
+    calls = sum(sum(part.values()) for part in parts)
+    nbytes = sum(nbytes * n for part in parts for nbytes, n in part.items())
+    return (
+        f"{100 * calls / whole.calls:.1f} % of the calls, "
+        f"{100 * nbytes / (whole.total_nbytes or 1):.1f} % of the bytes"
     )
 
 
-def _share(part: UnmeasuredCalls, whole: Workload) -> str:
-    calls = 100 * part.calls / whole.calls
-    nbytes = 100 * part.nbytes / (whole.total_nbytes or 1)
-    return f"{calls:.1f} % of the calls, {nbytes:.1f} % of the bytes"
-
-
-def _listed(part: UnmeasuredCalls) -> str:
-    sizes = ", ".join(format_size(nbytes) for nbytes in part.sizes[:_SHOWN])
-    more = len(part.sizes) - _SHOWN
-    return sizes + (f" and {more} sizes more" if more > 0 else "")
+def _listed(sizes: tuple[int, ...]) -> str:
+    shown = ", ".join(format_size(nbytes) for nbytes in sizes[:_SHOWN])
+    more = len(sizes) - _SHOWN
+    return shown + (f" and {more} sizes more" if more > 0 else "")

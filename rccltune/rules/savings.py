@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -13,15 +14,51 @@ from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read_workload
-from rccltune.workload.records import Workload
-from rccltune.workload.shares import CallTime, Saving, saving_of
+from rccltune.workload import Workload, read_workload
 
+_US: Final = 1e-6
+# Times of a call in µs, by the library alone and under the rules; None where one is not known.
+Timed = Callable[[Collective, Scale, int], tuple[float, float] | None]
 # The setting that runs where rules have their way; None where they have none.
 Chosen = Callable[[Collective, Scale, int], Setting | None]
 # Beside the smallest and the largest measured size a call takes what it takes there, up to this
 # share of its size: in proportion it is off by no more.
 _NEAR: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """Time of one rank in collectives, estimated from what was measured.
+
+    Attributes:
+        before_s: of all calls whose time is known, by the library alone.
+        after_s: the same under the rules.
+        known: share of the calls whose time is known, from 0 to 1.
+    """
+
+    before_s: float
+    after_s: float
+    known: float
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds saved of the whole recording."""
+        return self.before_s - self.after_s
+
+
+def saving_of(whole: Workload, timed: Timed) -> Saving:
+    """Estimate what rules save of a workload, for each rank that took part in it."""
+    before = after = 0.0
+    known = 0
+    for count in whole.counts:
+        times_us = timed(count.collective, count.scale, count.nbytes)
+        if times_us is not None:
+            calls = count.calls / whole.ranks_at(count.scale)
+            before += calls * times_us[0] * _US
+            after += calls * times_us[1] * _US
+            known += count.calls
+    share = known / whole.calls if whole.calls else 0.0
+    return Saving(before_s=before, after_s=after, known=share)
 
 
 def saving(whole: Workload, chosen: Chosen, done: FitResult) -> Saving:
@@ -39,14 +76,12 @@ def saving(whole: Workload, chosen: Chosen, done: FitResult) -> Saving:
     for curve in done.curves:
         curves.setdefault((curve.key.collective, curve.key.scale), []).append(curve)
 
-    def timed(collective: Collective, scale: Scale, nbytes: int) -> CallTime | None:
+    def timed(collective: Collective, scale: Scale, nbytes: int) -> tuple[float, float] | None:
         measured = curves.get((collective, scale), [])
         before = _time(measured, nbytes, None)
         setting = chosen(collective, scale, nbytes)
         after = before if setting is None else _time(measured, nbytes, setting)
-        if before is None or after is None:
-            return None
-        return CallTime(before_us=before, after_us=after)
+        return None if before is None or after is None else (before, after)
 
     return saving_of(whole, timed)
 

@@ -17,8 +17,7 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.rules.plugin_library import ABI_VERSIONS, PluginLibrary
-from rccltune.workload.reader import read_workload
-from rccltune.workload.records import CallSource, RecordingEnd, Workload
+from rccltune.workload import CallSource, RecordingEnd, Workload, read_workload
 
 TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
 SIZES = st.integers(0, 2**40) | st.sampled_from([0, 1, 2**20, 2**61, 2**63, 2**64 - 1])

@@ -17,7 +17,7 @@ from wording import lacks
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
 from rccltune.why.records import AnswerKind
-from rccltune.workload.reader import read_workload
+from rccltune.workload import read_workload
 
 KIB, MIB = 1024, 1024 * 1024
 ROWS = "allreduce,0,4095,tree,ll,-1,1,64,-1,-1\n"

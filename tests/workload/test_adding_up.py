@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
-from rccltune.workload.records import (
+from rccltune.workload import (
     CallCount,
     CallSource,
     CommunicatorCalls,

@@ -10,8 +10,7 @@ import pytest
 from wording import lacks
 
 from rccltune.model.errors import OutputError
-from rccltune.workload.reader import read_workload
-from rccltune.workload.records import RecordingEnd
+from rccltune.workload import RecordingEnd, read_workload
 
 Put = Callable[[str, "str | bytes"], Path]
 REAL = "examples/h200x2-training-loop/record-rank0.csv"

@@ -19,8 +19,7 @@ from rccltune.model.errors import OutputError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read_workload
-from rccltune.workload.records import sum_of_workloads
+from rccltune.workload import read_workload, sum_of_workloads
 
 Put = Callable[[str, str], Path]
 _DUMPS = Path(__file__).parent / "inspector"
@@ -132,8 +131,8 @@ def test_sends_and_others_are_aside(put: Put) -> None:
         (line().replace('"coll_sn": 0', '"coll_sn": -1'), "is no whole number"),
         (line().replace('"n_ranks": 8', '"n_ranks": "8"'), "is no whole number"),
         (line().replace('"coll": "AllReduce", ', ""), "'coll'"),
-        (line() + "\n[1]", "this line is no call"),
-        (line() + "\n{", "is no JSON"),
+        (line() + "\n[1]", "this line is not understood"),
+        (line() + "\n{", "this line is not understood"),
     ],
 )
 def test_lines_that_are_none(put: Put, text: str, told: str) -> None:

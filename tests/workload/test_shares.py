@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rccltune.measure.workload_sizes import sizes_to_measure
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.records import CallCount, CallSource, CommunicatorCalls, Workload
-from rccltune.workload.shares import CallTime, saving_of, shares_of, sizes_to_measure
+from rccltune.rules.savings import saving_of
+from rccltune.workload import CallCount, CallSource, CommunicatorCalls, Workload
 
 NODE = Scale(n_nodes=1, n_ranks=64)
-OAM = Scale(n_nodes=1, n_ranks=8)
 
 
 def count(nbytes: int, calls: int, scale: Scale = NODE) -> CallCount:
@@ -48,18 +48,23 @@ def test_shares_are_of_the_whole() -> None:
     """3 of 4 calls, 3 of 103 KiB; sorted by the larger of the two."""
     work = Workload(counts=(count(1024, 3), count(102400, 1)))
 
-    large, small = shares_of(work)
+    large, small = work.shares
 
     assert (large.of_calls, small.of_calls) == (0.25, 0.75)
     assert small.of_bytes == pytest.approx(3 / 103)
 
 
-@given(st.dictionaries(st.integers(1, 1 << 40), st.integers(1, 1000), min_size=1, max_size=20))
+@given(
+    st.dictionaries(
+        st.integers(1, 1 << 36).map(lambda n: 16 * n),
+        st.integers(1, 1000),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
     """No size that is left out weighs more than one that is kept; what is left out is told."""
-    work = Workload(counts=tuple(count(n, c) for n, c in calls.items()))
-
-    (found,) = sizes_to_measure(work, NODE, 5)
+    found = sizes_to_measure(Collective.ALL_REDUCE, calls, 1, 5)
 
     def weight(n: int) -> int:
         return calls[n] * (n + 100_000)
@@ -67,11 +72,9 @@ def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
     left = calls.keys() - set(found.sizes)
     assert len(found.sizes) == min(5, len(calls))
     assert max(map(weight, left), default=0) <= min(map(weight, found.sizes))
-    assert set(found.beyond.sizes) == left
-    assert found.beyond.calls == sum(calls[n] for n in left)
-    assert found.beyond.nbytes == sum(n * calls[n] for n in left)
-    assert found.moved == found.uncallable.sizes == ()
-    assert sizes_to_measure(work, OAM, 5) == ()
+    assert found.beyond == {n: calls[n] for n in left}
+    assert found.moved == ()
+    assert found.uncallable == {}
 
 
 def test_a_saving_is_of_one_rank() -> None:
@@ -80,7 +83,7 @@ def test_a_saving_is_of_one_rank() -> None:
 
     found = saving_of(
         work,
-        lambda _, __, nbytes: CallTime(before_us=30, after_us=20) if nbytes == 1024 else None,
+        lambda _, __, nbytes: (30, 20) if nbytes == 1024 else None,
     )
 
     assert found.before_s == pytest.approx(300e-6)

@@ -13,8 +13,7 @@ from rccltune.cli import run
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read_workload
-from rccltune.workload.records import RecordingEnd
+from rccltune.workload import RecordingEnd, read_workload
 
 HEADER = "collective,nBytes,nRanks,nNodes,calls,maxBytes,totalBytes\n"
 SHORT = (
@@ -69,11 +68,11 @@ def test_blocks_of_many_ranks_in_one_file_are_added_up(tmp_path: Path) -> None:
     [
         ("", "empty"),
         ("#@ format 2\n" + HEADER, "format 2, and not 1"),
-        ("#@ format 1\ncollective,size\n", "no column nbytes, nranks, nnodes, calls"),
+        ("#@ format 1\ncollective,size\n", "has no column nbytes, nranks, nnodes, calls"),
         (SHORT + "allreduce,x,64,1,1\n", "no row of a workload"),
         (SHORT + "allreduce\n", "no row of a workload"),
         (SHORT + "oak,1,64,1,1\n", "unknown collective"),
-        (SHORT + "allreduce,1,64,1,-1\n", "calls -1 is below 0"),
+        (SHORT + "allreduce,1,64,1,-1\n", "'-1' is no number of plain digits"),
         (SHORT + "allreduce,1_0,64,1,1\n", "'1_0' is no number of plain digits"),
         (SHORT + "allreduce,1,٣,1,1\n", "'٣' is no number of plain digits"),
         (SHORT + "allreduce,1,64,1,1\rallreduce,1,64,1,1\n", "no row of a workload"),

@@ -11,7 +11,7 @@ import pytest
 
 from rccltune.cli import run
 from rccltune.model.vocabulary import Collective
-from rccltune.workload.reader import read_workload
+from rccltune.workload import read_workload
 
 STEPS, LAYERS, RANKS = 200, 8, 2
 # A layer of 1024 x 1024 weights and 1024 biases in bfloat16.
