@@ -341,6 +341,27 @@ static void check_unchecked(void)
     clear();
 }
 
+/* A file whose rules keep the bits of results: the first call that adds and that no rule answers is
+ * said, once in a process; of a file without that line none is. */
+static void check_bits(void)
+{
+    static const char warning[] =
+        "R27 bits-not-kept: allreduce of 300 bytes: no rule reaches so far";
+    clear();
+    CHECK(tree_put(root, "bits.csv", "allreduce,0,200,tree,ll,16,-1,-1\n"));
+    set_path("NCCL_TUNER_CONFIG_FILE", "", "bits.csv");
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    CHECK_STRING(read_file("err.txt"), "");
+    CHECK(tree_put(root, "bits.csv", "#@ bits trees-1\nallreduce,0,200,tree,ll,16,-1,-1\n"));
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    const char *text = read_file("err.txt");
+    const char *first = strstr(text, warning);
+    CHECK(first != NULL && strstr(first + 1, "R27") == NULL);
+    CHECK(run(5, 8) == ABI_SUCCESS);
+    CHECK_STRING(read_file("err.txt"), "");
+    clear();
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -360,6 +381,7 @@ int main(int argc, char **argv)
     check_releases();
     check_another_library(argv[2]);
     check_unchecked();
+    check_bits();
     tree_remove(root);
     return check_result();
 }
