@@ -219,8 +219,12 @@ def _with_evidence(
     on = "on this machine"
     if verifying.site.node is not None:
         on = f"SIMULATED, no hardware{unchecked(verifying.site.fingerprint.runner)}"
+    bits = read_rules(text.encode()).bits
+    what = (
+        "with and without the rules in turns" if bits is None else f"results keep the bits {bits}"
+    )
     how = (
-        f"with and without the rules in turns, {on}, {verifying.scale}, "
+        f"{what}, {on}, {verifying.scale}, "
         f"{replicates_of(verifying.n_replicates, verifying.n_processes)}"
     )
     beyond = _beyond_needs(verifying, read_rules(text.encode()).needs)
