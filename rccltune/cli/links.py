@@ -15,7 +15,7 @@ from rccltune.model.links import LinkMap, Spread
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.links.pairs import LinkMapPlan, PairProgress
+    from rccltune.links import LinkMapPlan, PairProgress
     from rccltune.machine.records import System
     from rccltune.measure.site import SiteRequest
 
@@ -35,7 +35,7 @@ def show_links(
     Raises:
         LaunchError: pairs failed; what the others gave is shown and kept.
     """
-    from rccltune.links.session import draw_links, links_as_plain, stored_links
+    from rccltune.links import draw_links, links_as_plain, stored_links
 
     console.say(f"Session: {session}")
     done = stored_links(session)
@@ -69,7 +69,7 @@ def show_links(
 def _measured(
     console: Console, site: SiteRequest, session: Path, look: Callable[[], System]
 ) -> LinkMap:
-    from rccltune.links.session import measure_links, prepare_links
+    from rccltune.links import measure_links, prepare_links
 
     system = look() if site.simulate is None else None
     prepared = prepare_links(site, session, system=system)
@@ -90,7 +90,7 @@ class _PairReporter(ConsoleReporter):
 
 
 def _talk_before(console: Console, prepared: LinkMapPlan) -> None:
-    from rccltune.links.pairs import REPEATS
+    from rccltune.links import REPEATS
 
     site = prepared.site
     if site.node is not None:

@@ -12,9 +12,8 @@ import pytest
 import yamls
 from wording import lacks
 
+from rccltune import links as link_map
 from rccltune.cli import run
-from rccltune.links import pairs as measured_pairs
-from rccltune.links import session
 from rccltune.machine import records
 from rccltune.machine.visible_devices import VISIBLE
 from rccltune.measure import request as request_module
@@ -78,9 +77,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Few:
     """One launch of one pair of each kind, unless a test says more."""
 
     def set_to(pairs: int = 1, repeats: int = 1) -> None:
-        monkeypatch.setattr(session, "PER_CLASS", pairs)
-        for module in (session, measured_pairs):
-            monkeypatch.setattr(module, "REPEATS", repeats)
+        monkeypatch.setattr(link_map, "PER_CLASS", pairs)
+        monkeypatch.setattr(link_map, "REPEATS", repeats)
 
     set_to()
     return set_to
@@ -141,7 +139,7 @@ def test_it_is_measured_once_a_session(
     first = capsys.readouterr().out
     logs = sorted(SESSION.glob("links/launches/*"))
 
-    monkeypatch.setattr("rccltune.links.session.find_site", None)
+    monkeypatch.setattr("rccltune.links.find_site", None)
     monkeypatch.setattr("rccltune.machine.this_machine.local_system", None)
     assert links(None) == 0
     again = capsys.readouterr()

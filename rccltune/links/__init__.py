@@ -1,1 +1,0 @@
-"""The link map: pairs of devices, measured and drawn."""
