@@ -15,16 +15,19 @@ from rccltune.compare import judging
 from rccltune.compare.judging import A, B, Verdict
 from rccltune.compare.measuring import Cell, MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import (
+    Reason,
     SizeReason,
     by_third_side,
     by_what_ran,
     unknown,
     with_reasons,
 )
+from rccltune.compare.restoring import RestoredSize, restore
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side
 from rccltune.measure.launcher import end_leftovers
 from rccltune.model.errors import LaunchError
+from rccltune.model.estimate import Estimate
 from rccltune.model.settings import SILENT, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.session.rows import setting_of
@@ -60,6 +63,7 @@ def explained(found: ComparisonResult, measuring: OngoingComparison) -> Comparis
     rows = found.table[found.table["verdict"].isin([one.value for one in judging.DIFFERS])]
     reasons: Reasons = {}
     answers: dict[Cell, Setting] = {}
+    restores: dict[Cell, RestoredSize] = {}
     verdicts: dict[Cell, Verdict] = {}
     for collective, nbytes, verdict, a_ran, b_ran in zip(
         *(rows[name] for name in ("collective", "nbytes", "verdict", "a_ran", "b_ran")),
@@ -76,11 +80,19 @@ def explained(found: ComparisonResult, measuring: OngoingComparison) -> Comparis
     elif answers:
         third = third_of(measuring, answers)
         reasons |= _measured(third, verdicts)
+        restores = {
+            cell: (answers[cell], one.gain)
+            for cell, one in reasons.items()
+            if one.reason is Reason.CHOICE
+            and one.gain is not None
+            and verdicts[cell] is Verdict.SLOWER
+        }
         found = replace(
             found,
             seconds=found.seconds + sum(run.ended.duration_s for run in third.runs if run.ended),
         )
-    return replace(found, table=with_reasons(found.table, reasons))
+    restored = restore(found, b, restores, measuring.scope)
+    return replace(found, table=with_reasons(found.table, reasons), restored=restored)
 
 
 def third_of(measuring: OngoingComparison, answers: Mapping[Cell, Setting]) -> OngoingComparison:
@@ -132,12 +144,12 @@ def _measured(third: OngoingComparison, verdicts: Mapping[Cell, Verdict]) -> Rea
         if cell not in against_a or cell not in against_b:
             reasons[cell] = unknown(_BUDGET if third.is_over else f"{told.side.name} was not timed")
             continue
-        one, gain = against_a[cell], against_b[cell]
+        one = against_a[cell]
         reasons[cell] = by_third_side(
             verdict,
             Verdict(one["verdict"]),
             (one["ratio"], one["low"], one["high"]),
-            gains=Verdict(gain["verdict"]) is Verdict.FASTER,
+            _gain(against_b[cell]),
         )
     return reasons
 
@@ -163,6 +175,14 @@ def _why_not(third: OngoingComparison) -> Reasons:
     for cell in third.failed_cells(C):
         reasons[cell] = unknown(f"B fails with {told.answers.get(cell)}")
     return reasons
+
+
+def _gain(row: pd.Series[float]) -> Estimate | None:
+    """What B gains by A's setting; None where that is not certainly faster."""
+    if Verdict(row["verdict"]) is not Verdict.FASTER:
+        return None
+    value, low, high = (1 / float(row[name]) for name in ("ratio", "high", "low"))
+    return Estimate(value=value, low=low, high=high, n=int(min(row["n_a"], row["n_b"])))
 
 
 def _judged(third: OngoingComparison, letter: str) -> dict[Cell, pd.Series[float]]:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare.judging import DIFFERS, Verdict
+from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import format_size
 from rccltune.session.rows import setting_of
@@ -48,7 +49,7 @@ class SizeReason:
         because: why it is unknown; empty otherwise.
         told: how B was with A's setting against A; None where that was not timed.
         ratio: time of B with A's setting over time of A, with its interval.
-        gains: whether B is faster with A's setting than by itself, for certain.
+        gain: time of B by itself over its time with A's setting, where that is certainly faster.
     """
 
     reason: Reason
@@ -57,7 +58,7 @@ class SizeReason:
     ratio: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    gains: bool = False
+    gain: Estimate | None = None
 
     @property
     def cells(self) -> tuple[object, ...]:
@@ -102,8 +103,7 @@ def by_third_side(
     verdict: Verdict,
     told: Verdict,
     ratio: tuple[float, float, float],
-    *,
-    gains: bool,
+    gain: Estimate | None = None,
 ) -> SizeReason:
     """The reason where B was told A's setting, and both were timed beside A.
 
@@ -111,7 +111,7 @@ def by_third_side(
         verdict: of B by itself: slower or faster.
         told: of B with A's setting, against A.
         ratio: time of B with A's setting over time of A, and the interval's ends.
-        gains: whether B is certainly faster with A's setting than by itself.
+        gain: time of B by itself over its time with A's setting, where that is certainly faster.
     """
     value, low, high = ratio
     if told is Verdict.UNDECIDED:
@@ -126,7 +126,7 @@ def by_third_side(
         ratio=value,
         low=low,
         high=high,
-        gains=gains,
+        gain=gain,
     )
 
 

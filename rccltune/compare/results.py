@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.compare import judging, reasons
 from rccltune.compare.judging import Verdict
 from rccltune.compare.reasons import ran_words
+from rccltune.compare.restoring import RestoredRules
 from rccltune.compare.sides import Side
 from rccltune.model.rounding import csv_text, rounded
 from rccltune.model.vocabulary import format_size
@@ -135,6 +136,7 @@ class ComparisonResult:
         in_turns: False of two sessions, which were not measured in turns.
         was_cut: a budget or an interruption ended it.
         remarks: sentences beside it.
+        restored: rules that give B what A chose, where that is proven to be faster.
     """
 
     folder: Path | None
@@ -151,6 +153,7 @@ class ComparisonResult:
     simulated: bool = False
     bounds: tuple[PathBound, ...] = ()
     remarks: tuple[str, ...] = ()
+    restored: RestoredRules | None = None
 
     @property
     def exit_code(self) -> int:
@@ -164,11 +167,11 @@ class ComparisonResult:
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """A sentence for each range that differs and whose reason was asked."""
+        """A sentence for each range that differs and whose reason was asked; and what helps."""
         named = len(set(self.table["collective"])) > 1
         return tuple(
             f"{f'{one.collective}, ' if named else ''}{one.why}" for one in self.ranges if one.why
-        )
+        ) + (() if self.restored is None else (str(self.restored),))
 
     @property
     def how(self) -> str:
@@ -205,6 +208,7 @@ class ComparisonResult:
             "ranges": [one.as_plain() for one in self.ranges],
             "bounds": [str(one) for one in self.bounds],
             "remarks": list(self.remarks),
+            "restored": None if self.restored is None else str(self.restored.path),
             "sizes": [
                 {name: _known(row[name]) for name in COLUMNS}
                 for row in self.table.to_dict("records")

@@ -182,7 +182,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     placement = required_placement(fitted, reporter)
     document = _document(fitted, choice, options, placement, kept)
     path = _path(request, fitted.session.fingerprint, placement)
-    use = _use(path, document, placement)
+    use = use_of(path, document, placement)
     return EmittedRules(
         path=path,
         text=writer.render(document),
@@ -248,10 +248,16 @@ def _beside(path: Path | None) -> Path | None:
     return beside if beside != path else path.with_name(f"{path.name}.env")
 
 
-def _use(
+def use_of(
     rules: Path | None, document: RuleDocument, placement: str | None
 ) -> list[tuple[str, str]]:
-    """Variables that make a job use the file; none where it has no rule."""
+    """Variables that make a job use the file; none where it has no rule.
+
+    Args:
+        rules: where the file is; None for stdout.
+        document: what is in it.
+        placement: of ranks, the only one that it is for; None for any.
+    """
     if rules is None or not _rules(document.sections):
         return []
     variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]

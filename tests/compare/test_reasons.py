@@ -10,6 +10,7 @@ import pytest
 from comparisons import table
 from wording import lacks
 
+from rccltune.cli import run
 from rccltune.compare import results
 from rccltune.compare.judging import Verdict
 from rccltune.compare.reasons import (
@@ -21,7 +22,11 @@ from rccltune.compare.reasons import (
     unknown,
     with_reasons,
 )
-from rccltune.model.settings import Setting
+from rccltune.compare.restoring import placement_of, zones_of
+from rccltune.model.estimate import Estimate
+from rccltune.model.settings import RankLocation, Scale, Setting, Target
+from rccltune.model.vocabulary import Collective
+from rccltune.rules.reader import read_rules
 from rccltune.session import runs
 
 KIB = 1 << 10
@@ -74,7 +79,7 @@ def test_else_b_is_told_what_a_ran(a_ran: str, b_ran: str) -> None:
 )
 def test_the_third_side_tells_choice_from_kernel(verdict: str, told: str, reason: str) -> None:
     """By how B is with A's setting."""
-    found = by_third_side(Verdict(verdict), Verdict(told), (1.0, 0.99, 1.01), gains=True)
+    found = by_third_side(Verdict(verdict), Verdict(told), (1.0, 0.99, 1.01))
     assert found.reason.value == reason
 
 
@@ -176,6 +181,16 @@ def test_planted_changes_are_told_apart(
     (folder,) = Path("c/reasons").iterdir()
     made = runs.read_runs(folder)
     assert [one.steps[0].label.purpose[-1] for one in made] == [*"abc", *"abccba" * 3]
+    # The old choice is given back where that was faster on B, and bound to B's release.
+    assert "restore.csv" in out
+    rules = read_rules(Path("c/restore.csv").read_bytes())
+    assert rules.library == "RCCL 2.28.3"
+    first = rules.rules[0]
+    assert (first.min_nbytes, first.setting) == (128 << 10, Setting.parse("ring/simple/8"))
+    assert max(one.max_nbytes for one in rules.rules) < 181 << 10
+    assert "export NCCL_TUNER_CONFIG_FILE=" in Path("c/restore.env").read_text()
+    where = ("--simulate", "node.yaml", "--mode", "spx-nps1")
+    assert run(["check", "--rules", "c/restore.csv", *where]) == 0
     # The same command measures nothing more.
     assert compare(a, b, *sizes, **SLOW_KERNEL) == 9
     assert len(runs.read_runs(folder)) == len(made)
@@ -188,3 +203,40 @@ def test_a_setting_that_b_does_not_run_explains_nothing(compare: Callable[..., i
     found = table()
     assert found.loc[16 << 10, "reason"] == "unknown"
     assert "runs tree/ll" in found.loc[16 << 10, "because"]
+
+
+RING = Setting.parse("ring/ll/8")
+TREE = Setting.parse("tree/ll/8")
+TARGET = Target(
+    collective=Collective.ALL_REDUCE, scale=Scale(n_nodes=1, n_ranks=8), rank_placement="node"
+)
+
+
+def test_every_size_is_in_a_rule_or_left_to_the_library() -> None:
+    """A rule ends at its last size, or before the next one's first."""
+    gains = [Estimate(value=one, low=one - 0.1, high=one + 0.1, n=8) for one in (1.2, 1.5, 1.8)]
+    chosen = {200: (RING, gains[0]), 400: (RING, gains[1]), 800: (TREE, gains[2])}
+    found = list(zones_of(TARGET, [100, 200, 400, 800, 1600], chosen))
+    left, more = "the old choice is not proven to be faster", "not measured"
+    assert [(one.min_nbytes, one.max_nbytes, one.setting or one.reason) for one in found] == [
+        (0, 99, more),
+        (100, 199, left),
+        (200, 799, RING),
+        (800, 800, TREE),
+        (801, 1600, left),
+        (1601, 2**63 - 1, more),
+    ]
+    assert found[2].gain is not None
+    assert (found[2].gain.low, found[2].gain.high) == pytest.approx((1.1, 1.6))
+    assert found[2].gain.value == pytest.approx((1.2 * 1.5) ** 0.5)
+    assert [one.setting for one in zones_of(TARGET, [100, 200], {})] == [None] * 3
+
+
+def test_rules_are_for_the_placement_that_was_measured() -> None:
+    """Unless the ranks fill the node, or can lie in no other."""
+    some = Scale(n_nodes=1, n_ranks=4)
+    assert placement_of(RankLocation(name="node", scale=some)) is None
+    assert placement_of(RankLocation(name="one-oam", scale=some)) == "one-oam"
+    both = ("one-oam", "one-per-oam")
+    assert placement_of(RankLocation(name="one-oam", scale=some, alike=both)) == "one-oam"
+    assert placement_of(RankLocation(name="one-oam", scale=some, alike=both[:1])) is None
