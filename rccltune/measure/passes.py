@@ -665,6 +665,9 @@ def _expected_us(step: Step, call_us: float) -> float:
     effort = step.effort
     if step.kind == plan.MEASURE:
         return 1.5 * min(max(effort.least_us, effort.least_calls * call_us), effort.most_us)
+    if step.kind == plan.ORDER:
+        # Thirty calls of eight ranks, and looking at what came of them.
+        return 30 * call_us + step.call.nbytes / _LOOKED_AT_A_US
     return 10 * call_us
 
 
@@ -677,3 +680,5 @@ _STEP_S: Final = 0.001
 _LEAST_CALL_US: Final = 8.0
 _EACH_RANK_US: Final = 0.8
 _BYTES_A_US: Final = 100_000.0
+# What a rank's processor looks at.
+_LOOKED_AT_A_US: Final = 100.0

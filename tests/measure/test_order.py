@@ -151,3 +151,23 @@ def test_a_library_that_adds_otherwise_is_caught(ground: Ground) -> None:
     assert found.rows[0]["trees"] == "1"
     assert found.checked == [16384]
     assert 0 < found.wrong[0] < 16384
+
+
+@pytest.mark.long
+def test_sixty_four_ranks_are_predicted_too(ground: Ground) -> None:
+    """One channel has the chain of the real RCCL's first ring, four have four; a ring has 64."""
+    steps = [
+        "answer tree/ll/1",
+        "order all_reduce float sum out 65536 loop",
+        "answer tree/ll/4",
+        "order all_reduce bfloat16 sum in 65536 loop",
+        "answer ring/ll/1",
+        "order all_reduce float sum out 65536 loop",
+        "order reduce_scatter float sum out 65536 loop",
+    ]
+    found = probed(ground, 64, steps, node="mi300x-cpx-nps4")
+    assert [one["trees"] for one in found.rows] == ["1", "4", "64", "1"]
+    assert found.checked == [16384, 32768, 16384, 16384]
+    assert found.wrong == [0] * 4
+    chain = found.trees[found.rows[0]["tree"]]
+    assert chain.strip("(").startswith("62+63)+61)+60)")
