@@ -103,6 +103,12 @@ _COLORS = {"faster": "green", "slower": "red", "wrong": "red", "failed": "red"}
     usual=True,
     help="Compare the bits of results instead of times.",
 )
+@grouped(
+    "--share-gpus",
+    is_flag=True,
+    group="Running",
+    help="Let several ranks have one GPU (NCCL from 2.30 on): for --bits, never for times.",
+)
 @grouped("--force", is_flag=True, group="Advanced", help="Go on though hosts differ.")
 @common
 @click.pass_context
@@ -120,6 +126,7 @@ def compare(
     lists: bool,
     markdown: Path | None,
     bits: bool,
+    share_gpus: bool,
     force: bool,
     **options: Any,  # noqa: ANN401 - where and what to measure, as of a sweep
 ) -> None:
@@ -137,6 +144,7 @@ def compare(
     run, 7 the folder has another comparison, 8 undecided somewhere, 9 B slower, wrong or failed.
     """
     from rccltune.compare import comparison
+    from rccltune.compare.bits import SHARED
 
     known = comparison.catalog_with(sides)
     if lists:
@@ -144,6 +152,10 @@ def compare(
         return
     if a is None or b is None:
         raise click.UsageError("name two sides, A and B; --list shows the named ones", context)
+    if share_gpus:
+        if not bits:
+            raise click.UsageError("ranks that share a GPU have no times: --bits alone", context)
+        options["env"] = {**SHARED, **options["env"]}
     if comparison.are_sessions(a, b):
         if bits:
             raise click.UsageError("--bits compares sides that are probed, not sessions", context)

@@ -34,6 +34,13 @@ from rccltune.model.rounding import csv_text
 from rccltune.session import files, plan, rows, runs
 from rccltune.session.plan import LOOP, CollectiveCall, Label, Step
 
+# Lets ranks share a GPU (NCCL 2.30.7 src/init.cc:1057), with so few channels that all blocks of all
+# ranks fit on it at once: with 64 of them four ranks waited for each other for ever (H200).
+SHARED: Final = {
+    "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+    "NCCL_MAX_NCHANNELS": "16",
+    "NCCL_CGA_CLUSTER_SIZE": "0",
+}
 COLUMNS: Final = (
     *("collective", "nbytes", "verdict", "first_element", "a_trees", "b_trees", "a_ran", "b_ran"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,18 @@ def test_a_ring_and_a_tree_differ_and_channels_of_a_tree_do_not(node: str) -> No
     table = list(csv.DictReader(text.splitlines()))
     assert [(row["verdict"], row["first_element"]) for row in table] == [("differ", "0")] * 3
     assert [(row["a_trees"], row["b_trees"]) for row in table] == [("1", "4")] * 3
-    assert run(["compare", "tree/ll/1", "tree/ll/4", *words, "-o", "other"]) == 0
+    assert run(["compare", "tree/ll/1", "tree/ll/4", *words, "--share-gpus", "-o", "other"]) == 0
+    folders = sorted((Path("other") / "runs").glob("*/run.json"))
+    added = [dict(json.loads(one.read_text(encoding="utf-8"))["added"]) for one in folders]
+    assert [one["NCCL_MULTI_RANK_GPU_ENABLE"] for one in added] == ["1", "1"]
 
 
 def test_what_adds_nothing_has_no_bits_to_compare(
     node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """2, and what can be compared."""
+    assert run(["compare", "idle", "ring/ll", "--share-gpus"]) == 2
+    assert "--bits alone" in capsys.readouterr().err
     words = ["--bits", "--simulate", node, "--mode", "spx-nps1", "--collective", "all_gather"]
     assert run(["compare", "idle", "ring/ll", *words]) == 2
     assert "all_reduce or reduce_scatter" in capsys.readouterr().err
