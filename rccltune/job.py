@@ -124,7 +124,7 @@ class JobRun:
     Attributes:
         pair: it belongs to, from 1; 0 is the first run, which warms caches up and is not counted.
         failure: how it ended, in words; None where it ended as a job should.
-        value: number that runs are compared by; None where it failed.
+        value: number that runs are compared by; 0 where it failed.
         what: that is: STEPS, DURATION or PRINTED.
         first_loss: of the lowest rank that says it.
         calls: that the plugin was asked about, in all processes; None where none loaded it.
@@ -137,7 +137,7 @@ class JobRun:
     folder: Path
     seconds: float
     failure: str | None = None
-    value: float | None = None
+    value: float = 0.0
     what: str = DURATION
     first_loss: float | None = None
     calls: int | None = None
@@ -152,7 +152,7 @@ class JobRun:
             "folder": self.folder.name,
             "seconds": self.seconds,
             "failure": self.failure,
-            "value": self.value,
+            "value": None if self.failure else self.value,
             "first_loss": self.first_loss,
             "calls": self.calls,
             "hits": self.hits,
@@ -192,7 +192,11 @@ class JobResult:
 
     def gain_of(self, kind: RunKind) -> Estimate | None:
         """The same of a kind of run."""
-        logs = self._logs(kind)
+        as_is, theirs = (
+            {run.pair: run.value for run in self._good(one)} for one in (RunKind.AS_IS, kind)
+        )
+        sign = -1 if self.is_rate else 1
+        logs = [sign * math.log(as_is[pair] / theirs[pair]) for pair in theirs if pair in as_is]
         if len(logs) < 2:
             return None
         _, mean, high = noise.t_interval(logs)
@@ -211,7 +215,7 @@ class JobResult:
             line
             for line in (
                 "SIMULATED, no hardware" if self.simulated else None,
-                f"With the rules: {self._said_of_rules()}",
+                f"With the rules: {gain_words(self.gain) if self.gain else 'not known'}",
                 self._said_of_bad_rules(),
                 self._in_force(),
                 self._ended_early(),
@@ -226,7 +230,7 @@ class JobResult:
     @property
     def what(self) -> str:
         """Name of the number that runs are compared by."""
-        return next((run.what for run in self.runs if run.failure is None), "nothing")
+        return self.runs[0].what
 
     def as_plain(self) -> dict[str, Any]:
         """Form for --json and answer.json."""
@@ -244,24 +248,9 @@ class JobResult:
             "runs": [run.as_plain() for run in self.runs],
         }
 
-    def _values(self, kind: RunKind) -> dict[int, float]:
-        """Numbers of a kind's runs, by pair."""
-        runs = (run for run in self.runs if run.pair and run.kind is kind)
-        return {run.pair: run.value for run in runs if run.value is not None}
-
-    def _logs(self, kind: RunKind) -> list[float]:
-        """Log ratio of speeds of each pair that is complete."""
-        as_is, theirs = self._values(RunKind.AS_IS), self._values(kind)
-        sign = -1 if self.is_rate else 1
-        return [sign * math.log(as_is[pair] / theirs[pair]) for pair in theirs if pair in as_is]
-
-    def _said_of_rules(self) -> str:
-        logs = self._logs(RunKind.RULES)
-        if self.gain is not None:
-            return gain_words(self.gain)
-        if logs:
-            return f"{_ratio(math.exp(logs[0]))}, 1 pair: no interval, so nothing is shown"
-        return "not known, no pair is complete"
+    def _good(self, kind: RunKind) -> list[JobRun]:
+        """Counted runs of a kind that ended well."""
+        return [run for run in self.runs if run.pair and run.kind is kind and not run.failure]
 
     def _said_of_bad_rules(self) -> str | None:
         runs = [run for run in self.runs if run.kind is RunKind.BAD_RULES]
@@ -281,7 +270,7 @@ class JobResult:
         return f"With bad rules: {gain_words(gain)}: {shown}"
 
     def _in_force(self) -> str | None:
-        runs = [run for run in self.runs if run.kind is RunKind.RULES and run.failure is None]
+        runs = self._good(RunKind.RULES)
         hits, calls = sum(run.hits or 0 for run in runs), sum(run.calls or 0 for run in runs)
         by_rule: Counter[tuple[int, str]] = Counter()
         for run in runs:
@@ -290,7 +279,7 @@ class JobResult:
         return f"In force: rules answered {hits} of {calls} calls: {each}" if calls else None
 
     def _ended_early(self) -> str | None:
-        if len(self._values(RunKind.RULES)) >= self.planned:
+        if len(self._good(RunKind.RULES)) >= self.planned:
             return None
         who = "Interrupted" if self.is_interrupted else "The budget was over"
         return f"{'Ended' if self.failure else who} before all {self.planned} pairs were made"
@@ -308,8 +297,7 @@ class JobResult:
         yield from _site_notes(self.site)
 
     def _first_losses(self, kind: RunKind) -> list[float]:
-        runs = (run for run in self.runs if run.pair and run.kind is kind)
-        return [run.first_loss for run in runs if run.first_loss is not None]
+        return [run.first_loss for run in self._good(kind) if run.first_loss is not None]
 
 
 def gain_words(gain: Estimate) -> str:
@@ -593,8 +581,8 @@ class _Trial:
 
 def _number(run: JobRun) -> str:
     """The number of a run, or how it failed."""
-    if run.value is None:
-        return str(run.failure)
+    if run.failure is not None:
+        return run.failure
     return format_time(1e6 * run.value) if run.what == DURATION else f"{run.value:.6g}"
 
 
