@@ -70,17 +70,6 @@ class LinkMapPlan:
         return self.folder / "links"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairProgress:
-    """Told after every launch; ``failure`` is None where it gave both times."""
-
-    number: int
-    of: int
-    pair: DevicePair
-    failure: str | None
-    seconds: float
-
-
 @dataclass(slots=True)
 class _PairResult:
     """Times of one pair of devices so far, in µs."""
@@ -251,14 +240,9 @@ def _measured(
             )
         tried.take(done)
         seconds += [done.seconds] if tried.failure is None else []
-        reporter.progress(
-            PairProgress(
-                number=number,
-                of=len(turns),
-                pair=pair,
-                failure=tried.failure,
-                seconds=done.seconds,
-            )
+        reporter.say(
+            f"[{number}/{len(turns)}] devices {first} and {second}, {pair.link.meaning}: "
+            f"{tried.failure or 'ok'}, {done.seconds:.1f} s"
         )
     return pairs
 

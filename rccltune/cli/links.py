@@ -6,16 +6,16 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
-from rccltune.cli.progress import ConsoleReporter, minutes
+from rccltune.cli.progress import minutes
 from rccltune.model.errors import LaunchError, SessionError
 from rccltune.model.links import LinkMap, Spread
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.links import LinkMapPlan, PairProgress
+    from rccltune.links import LinkMapPlan
     from rccltune.machine.records import System
     from rccltune.measure.site import SiteRequest
 
@@ -76,17 +76,9 @@ def _measured(
     _talk_before(console, prepared)
     return measure_links(
         prepared,
-        reporter=_PairReporter(console),
+        reporter=console,
         command=shlex.join(["rccltune", *sys.argv[1:]]),
     )
-
-
-class _PairReporter(ConsoleReporter):
-    """Says how fast each pair was as soon as it is known."""
-
-    def progress(self, step: object) -> None:
-        """A line for a pair."""
-        _line(self._console, cast("PairProgress", step))
 
 
 def _talk_before(console: Console, prepared: LinkMapPlan) -> None:
@@ -100,14 +92,6 @@ def _talk_before(console: Console, prepared: LinkMapPlan) -> None:
     console.say(
         f"{len(prepared.chosen)} of {len(prepared.every)} pairs, {n_launches} launches in "
         f"all{guess}"
-    )
-
-
-def _line(console: Console, progress: PairProgress) -> None:
-    pair = progress.pair
-    console.say(
-        f"[{progress.number}/{progress.of}] devices {pair.first.index} and {pair.second.index}, "
-        f"{pair.link.meaning}: {progress.failure or 'ok'}, {progress.seconds:.1f} s"
     )
 
 
