@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import csv
 import importlib
 import json
 import math
@@ -28,7 +27,6 @@ import platform
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +42,6 @@ _WAITING = 64
 # Where "rccltune job" wants the line: %h is the host, %p the process.
 _FILE = "RCCLTUNE_JOB_STEPS"
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-# Variables that choose algorithm, protocol or channels themselves.
-_CHOOSING = (
-    *("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS"),
-    *("NCCL_MAX_CTAS", "NCCL_NTHREADS", "RCCL_OVERRIDE_ALGO", "RCCL_OVERRIDE_PROTO"),
-)
 # What rules may need (tests compare it with the catalog of variants): none of them loads code or
 # opens a file.
 _HARMLESS = frozenset(
@@ -89,54 +82,13 @@ _HARMLESS = frozenset(
 )
 
 
-class _HostClock:
-    """Times by the process's own clock, where there is no GPU."""
+class Steps:
+    """Marks the steps of one process; the functions of this module use one of their own.
 
-    name = "host"
-
-    def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
-        return time.perf_counter_ns()
-
-    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
-        return float(end - start) / 1e6
-
-
-class _DeviceClock:
-    """Times by events on the current stream.
-
+    A mark is an event on the current stream, or without a GPU a time of the host's clock in ns.
     PyTorch's documentation (``torch.cuda.Event``) has the conditions: an event belongs to the
     device that recorded it first, and ``elapsed_time`` wants both to have completed. An event that
     is recorded or asked for while its thread captures a graph breaks the capture.
-    """
-
-    name = "cuda"
-
-    def __init__(self, torch: Any) -> None:  # noqa: ANN401 - torch has no types here
-        self._cuda = torch.cuda
-        self._free: list[Any] = []
-
-    def now(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
-        """Record an event; None while a graph is captured, and where the GPU refuses."""
-        try:
-            if self._cuda.is_current_stream_capturing():
-                return None
-            event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
-            event.record()
-        except RuntimeError:  # a stream of another device; a GPU that failed is the job's to tell
-            return None
-        return event
-
-    def ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - a mark is whatever the clock makes
-        """Milliseconds between two events; None where the GPU has not come there yet."""
-        if not (end.query() and start.query()):
-            return None
-        taken = float(start.elapsed_time(end))
-        self._free += (start, end)
-        return taken
-
-
-class Steps:
-    """Marks the steps of one process; the functions of this module use one of their own.
 
     Attributes:
         n_steps: begun and ended so far.
@@ -147,24 +99,27 @@ class Steps:
         """No step was seen."""
         self.n_steps = 0
         self.every = 1
-        self._clock: _HostClock | _DeviceClock | None = None
+        self._is_begun = False
+        self._is_tried = False
+        self._is_done = False
+        self._cuda: Any = None
+        self._free: list[Any] = []
+        self._rank = (0, 1)
         self._start: Any = None
         self._waiting: deque[tuple[int, Any, Any]] = deque()
         self._times: list[tuple[int, float]] = []
-        self._is_tried = False
         self._loss: Any = None
-        self._rank: tuple[int, int] | None = None
-        self._is_done = False
 
     def __enter__(self) -> None:
         """A step begins."""
         if self.n_steps % self.every == 0:
-            self._start = self._begin()
+            self._begin()
+            self._start = self._mark()
 
     def __exit__(self, *_: object) -> None:
         """End the step."""
-        if self._start is not None and self._clock is not None:
-            end = self._clock.now()
+        if self._start is not None:
+            end = self._mark()
             # Nothing is asked for while a graph is captured.
             if end is not None:
                 self._waiting.append((self.n_steps, self._start, end))
@@ -173,22 +128,48 @@ class Steps:
             self._start = None
         self.n_steps += 1
 
-    def _begin(self) -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
-        if self._clock is None:
-            self._clock = _clock()
-            self._rank = _rank()
-            atexit.register(self.finish)
-        return self._clock.now()
+    def _begin(self) -> None:
+        """At the first step: a job without torch has no GPU to time; its group may end before."""
+        if self._is_begun:
+            return
+        self._is_begun = True
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            self._cuda = torch.cuda
+        self._rank = _rank()
+        atexit.register(self.finish)
+
+    def _mark(self) -> Any:  # noqa: ANN401 - an event or a time
+        """What says now; None while a graph is captured, and where the GPU refuses."""
+        if self._cuda is None:
+            return time.perf_counter_ns()
+        try:
+            if self._cuda.is_current_stream_capturing():
+                return None
+            event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)
+            event.record()
+        except RuntimeError:  # a stream of another device; a GPU that failed is the job's to tell
+            return None
+        return event
+
+    def _ms_between(self, start: Any, end: Any) -> float | None:  # noqa: ANN401 - marks
+        """Milliseconds between two marks; None where the GPU has not come there yet."""
+        if self._cuda is None:
+            return float(end - start) / 1e6
+        if not (end.query() and start.query()):
+            return None
+        taken = float(start.elapsed_time(end))
+        self._free += (start, end)
+        return taken
 
     def _collect(self) -> None:
-        """Read what the clock knows by now."""
-        while self._waiting and self._clock is not None:
+        """Read what is known by now."""
+        while self._waiting:
             at, start, end = self._waiting[0]
             try:
-                taken = self._clock.ms_between(start, end)
+                taken = self._ms_between(start, end)
             except RuntimeError:  # two devices; a GPU that failed is the job's to tell
-                self._waiting.popleft()
-                continue
+                taken = 0.0
             if taken is None:
                 break
             self._waiting.popleft()
@@ -211,7 +192,7 @@ class Steps:
 
     def finish(self) -> dict[str, Any] | None:
         """Say what was seen; once, at the end of the process if nobody does so before."""
-        if self._is_done or self._clock is None:
+        if self._is_done or not self._is_begun:
             return None
         self._is_done = True
         until = time.monotonic() + _PATIENCE_S
@@ -220,33 +201,27 @@ class Steps:
             while self._waiting and time.monotonic() < until:
                 time.sleep(0.001)
                 self._collect()
-        if self._waiting:
-            self._loss = None  # reading it would wait for the same GPU
-        said = self._said()
-        _write(json.dumps(said))
-        return said
-
-    def _said(self) -> dict[str, Any]:
-        rank, n_ranks = self._rank or _rank()
         loss = None
-        with contextlib.suppress(Exception):  # no number, or a GPU that failed
-            loss = float(self._loss) if self._loss is not None else None
-        return {
+        # Reading it would wait for the same GPU.
+        if self._loss is not None and not self._waiting:
+            with contextlib.suppress(Exception):  # no number, or a GPU that failed
+                loss = float(self._loss)
+        said = {
             "rccltune": "steps",
             "format": 1,
             "host": platform.node(),
             "pid": os.getpid(),
-            "rank": rank,
-            "ranks": n_ranks,
-            "clock": self._clock.name if self._clock else None,
+            "rank": self._rank[0],
+            "ranks": self._rank[1],
+            "clock": "host" if self._cuda is None else "cuda",
             "steps": self.n_steps,
             "every": self.every,
             "at": [at for at, _ in self._times],
             "times_ms": [round(taken, 6) for _, taken in self._times],
             "first_loss": loss if loss is not None and math.isfinite(loss) else None,
-            "calls": _recorded(),
-            "set": {name: os.environ[name] for name in _CHOOSING if name in os.environ},
         }
+        _write(json.dumps(said))
+        return said
 
 
 _STEPS = Steps()
@@ -347,12 +322,6 @@ def _needs(rules: Path) -> dict[str, str]:
     return found
 
 
-def _clock() -> _HostClock | _DeviceClock:
-    """Choose the clock by what the job has imported: one without torch has no GPU to time."""
-    torch = sys.modules.get("torch")
-    return _DeviceClock(torch) if torch is not None and torch.cuda.is_available() else _HostClock()
-
-
 def _is_capturing() -> bool:
     torch = sys.modules.get("torch")
     # A build for the CPU has no such thing, and raises.
@@ -361,7 +330,7 @@ def _is_capturing() -> bool:
     return bool(torch.cuda.is_current_stream_capturing())
 
 
-def _distributed() -> Any:  # noqa: ANN401 - a mark is whatever the clock makes
+def _distributed() -> Any:  # noqa: ANN401 - torch has no types here
     """``torch.distributed`` where a process group is there, else None."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
@@ -378,53 +347,13 @@ def _rank() -> tuple[int, int]:
     return int(rank), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _expanded(pattern: str) -> Path:
-    return Path(pattern.replace("%h", platform.node()).replace("%p", str(os.getpid())))
-
-
-def _recorded() -> list[dict[str, Any]] | None:
-    """Calls of this process by collective and size, where the plugin has written them by now.
-
-    It writes them when communicators are destroyed; until then there are only its snapshots.
-    """
-    pattern = os.environ.get("RCCLTUNE_RECORD")
-    if not pattern:
-        return None
-    path = _expanded(pattern)
-    files = [path] if path.is_file() else sorted(path.parent.glob(f"{path.name}.*.part"))
-    found: dict[tuple[str, int, int, int], list[int]] = {}
-    for file in files:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            for row in _rows(file):
-                size, ranks, nodes = (int(row[name]) for name in ("nBytes", "nRanks", "nNodes"))
-                key = (row["collective"], size, ranks, nodes)
-                sums = found.setdefault(key, [0, 0])
-                sums[0] += int(row["calls"])
-                sums[1] += int(row["totalBytes"])
-    return [
-        {
-            "collective": collective,
-            "nbytes": nbytes,
-            "n_ranks": n_ranks,
-            "n_nodes": n_nodes,
-            "calls": calls,
-            "bytes": total,
-        }
-        for (collective, nbytes, n_ranks, n_nodes), (calls, total) in sorted(found.items())
-    ] or None
-
-
-def _rows(file: Path) -> Iterator[dict[str, str]]:
-    with file.open(encoding="utf-8", newline="") as stream:
-        yield from csv.DictReader(line for line in stream if not line.startswith("#"))
-
-
 def _write(line: str) -> None:
     """Into the job's file, or on stdout."""
     pattern = os.environ.get(_FILE)
     if pattern:
         with contextlib.suppress(OSError):  # a container without that folder: stdout then
-            _expanded(pattern).write_text(line + "\n", encoding="utf-8")
+            name = pattern.replace("%h", platform.node()).replace("%p", str(os.getpid()))
+            Path(name).write_text(line + "\n", encoding="utf-8")
             return
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(line + "\n")

@@ -30,7 +30,7 @@ def marks(folder: Path, rank: int, times_ms: list[float], **more: object) -> Non
     line = {
         "rccltune": "steps", "format": 1, "host": "h", "pid": rank, "rank": rank, "ranks": 2,
         "steps": len(times_ms), "at": list(range(len(times_ms))), "times_ms": times_ms,
-        "first_loss": None, "set": {},
+        "first_loss": None,
     }  # fmt: skip
     (folder / f"steps-h-{rank}.json").write_text(json.dumps(line | more) + "\n")
 
