@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.compare import results
 from rccltune.compare.explaining import explained
 from rccltune.compare.judging import A, B, Verdict
+from rccltune.compare.known_changes import NewerSide, ReleaseChange, known_changes
 from rccltune.compare.measuring import MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import NO_TUNER, PERHAPS, with_reasons
 from rccltune.compare.results import ComparisonResult
@@ -40,7 +41,7 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import Collective, Placement, join_lines
-from rccltune.releases import release_of
+from rccltune.releases import library_named, release_of
 from rccltune.rules.refusals import content_of
 from rccltune.session import files, plan, store
 from rccltune.session.folders import another
@@ -358,8 +359,27 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         found = _result(prepared, measuring)
         found.write()
         found = explained(found, measuring)
+        known = map(str, _known_changes(prepared, found))
+        found = replace(found, remarks=(*found.remarks, *known))
         found.write()
     return found
+
+
+def _known_changes(
+    prepared: PreparedComparison, found: ComparisonResult
+) -> Iterator[ReleaseChange]:
+    sites = [one.instrument.site for one in prepared.sides]
+    libraries = [library_named(one.library, one.fingerprint.arch_or_vendor) for one in sites]
+    seen = [_seen_by(one) for one in prepared.sides]
+    a, b = (
+        NewerSide(
+            arch=site.fingerprint.arch,
+            n_nodes=site.scale.n_nodes,
+            variables={**dict(own.passed), **dict(own.added)},
+        )
+        for site, own in zip(sites, seen, strict=True)
+    )
+    yield from known_changes(found.table, (libraries[0], libraries[1]), (a, b))
 
 
 def hosts_of(prepared: PreparedComparison, reporter: Reporter) -> HostComparison:
