@@ -1,8 +1,5 @@
 """An archive of a session or of this machine to be sent: the fields that its lists name, no more.
 
-Needs Python 3.8 and its standard library alone and imports nothing of rccltune, so that this one
-file can be copied to where nothing is installed: ``python3 gather.py [-o FILE] [SESSION|machine]``.
-
 Everything is taken by a list: files, fields, lines, columns, variables. What is not on one is left
 out; nothing is searched for names. Host names and identities that are on a list become a keyed
 hash, equal ones the same; the key stays in the user's own folder.
@@ -10,29 +7,26 @@ hash, equal ones the same; the key stays in the user's own folder.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import errno
 import hashlib
 import hmac
 import io
 import json
-import mmap
 import os
 import re
-import resource
 import secrets
-import shutil
 import stat
-import subprocess
-import sys
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Iterator, Match
+from typing import Any, BinaryIO
 
-DEFAULT_SESSION = Path("rccltune-session")
-DEFAULT_OUTPUT = Path("rccltune-gathered.tar.gz")
+from rccltune.machine.gpu_findings import gpu_findings
+from rccltune.machine.records import as_plain
+from rccltune.machine.this_machine import local_system
+from rccltune.model.errors import CommandLineError
+
 MACHINE = "machine"
 LEFT_OUT = "left-out"
 
@@ -62,7 +56,13 @@ FIELDS = _named(
     """
 )
 # Hashed where they stand; of these the list is of variables; of these only what is known below.
-_HASHED = {"hosts": "host", "devices": "device"}
+_HASHED = {
+    "hosts": "host",
+    "host": "host",
+    "devices": "device",
+    "identity": "device",
+    "boot_id": "boot",
+}
 _VARIABLES = ("environment", "added", "needs", "lost_needs")
 _PATHS = ("path", "library", "runtime")
 # Remarks of a rank's file by their first word.
@@ -109,122 +109,19 @@ VARIABLES = _named(
 
 # ---- What is taken of a machine ----------------------------------------------------------------
 
-FORMAT = "# rccltune gathered system, format 1"
-_HEAD = f"""{FORMAT}
-# What detection reads of a machine, as rccltune gather found it (docs/troubleshooting.md). Names of
-# hosts, serial numbers and UUIDs are keyed hashes. Of libraries and benchmarks only version and
-# hash are here (excerpt). A block is a line 'KIND NAME' and its content behind tabs.
-"""
-NODES = "sys/class/kfd/kfd/topology/nodes"
-DEVICES = "sys/bus/pci/devices"
-DRIVER = "sys/bus/pci/drivers/amdgpu"
-_CPUS = "sys/devices/system/cpu"
-_HOST_NAME = "proc/sys/kernel/hostname"
-_BOOT = "proc/sys/kernel/random/boot_id"
-_GPU_MAKERS = ("0x1002", "0x10de")
-# An empty folder says something else than none.
-FOLDERS = (NODES, DEVICES, DRIVER, "dev", "dev/dri", "dev/shm", "sys/class/infiniband", "opt/rocm")
-FILES = (
-    "sys/class/kfd/kfd/topology/generation_id",
-    f"{NODES}/*/gpu_id",
-    f"{NODES}/*/properties",
-    f"{NODES}/*/io_links/*/properties",
-    f"{DEVICES}/*/vendor",
-    f"{DEVICES}/*/class",
-    f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor",
-    f"{_CPUS}/cpu0/cpuidle/state2/disable",
-    "sys/devices/system/node/node*/cpulist",
-    "sys/devices/system/node/node*/distance",
-    "sys/kernel/mm/transparent_hugepage/enabled",
-    "sys/module/amdgpu/version",
-    "sys/module/amdgpu/srcversion",
-    "sys/module/nvidia/version",
-    "proc/driver/nvidia/gpus/*/information",
-    _HOST_NAME,
-    "proc/sys/kernel/osrelease",
-    "proc/sys/kernel/numa_balancing",
-    _BOOT,
-    "proc/cpuinfo",
-    "proc/cmdline",
-    "opt/rocm/.info/version",
-    "etc/rccl.conf",
-    "etc/nccl.conf",
+# Fields of what ``detect --json`` says of it.
+MACHINE_FIELDS = _named(
+    """
+    format host status reason vendor product arch device_id mode n_hidden boot_id driver kernel rocm
+    compute_units mixed kfd_generation n_devices xgmi_hops disagreements
+    oams address cu_count n_gpus n_expected numa_node identity contradiction compute memory
+    devices index oam partition xcds iods render_minor can_open mec_firmware
+    libraries path owner version sha256 simulated tuner_abi reads_rules
+    benchmarks name mpi launchers flavour
+    amdsmi source gpus
+    findings severity spoils
+    """
 )
-OF_A_GPU = (
-    "device",
-    "subsystem_vendor",
-    "subsystem_device",
-    "numa_node",
-    "current_compute_partition",
-    "available_compute_partition",
-    "current_memory_partition",
-    "available_memory_partition",
-    "power_dpm_force_performance_level",
-    "mem_info_vram_used",
-    "mem_info_vram_total",
-    "current_link_speed",
-    "current_link_width",
-    "hwmon/*/power1_cap",
-    "hwmon/*/power1_cap_default",
-    "hwmon/*/temp*_input",
-)
-# Names alone; what is inside is nobody's business.
-NAMES = (
-    "dev/kfd",
-    "dev/dri/renderD*",
-    "dev/shm/nccl-*",
-    "sys/class/infiniband/*",
-    "sys/class/kfd/kfd/proc/*",
-)
-_PROPERTY = re.compile(r"[a-z0-9_]+ \d+")
-_LINK_KEYS = ("type", "node_from", "node_to", "weight", "min_bandwidth", "max_bandwidth")
-_CPU_KEYS = ("processor", "vendor_id", "model name", "siblings", "cpu cores", "flags")
-_KERNEL_WORDS = re.compile(
-    r"(?:(?:amd_|intel_)?iommu|pci|pcie_\w+|amdgpu\.\w+|numa_balancing|transparent_hugepage|"
-    r"mitigations|intel_idle\.\w+|processor\.\w+|nosmt|isolcpus)(?:=[\w.,:+-]*)?"
-)
-_PLACES = ("opt/rocm", "opt/rccl-tests", "usr/lib", "usr/lib64", "usr/local/lib")
-_LIBRARY_FOLDERS = (
-    "opt/rocm/lib",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "usr/local/lib",
-)
-_BENCHMARK_FOLDERS = ("opt/rocm/bin", "opt/rccl-tests/build")
-_WHEELS = ("torch/lib", "_rocm_sdk_libraries_*/lib", "nvidia/nccl/lib")
-LIBRARIES = ("librccl.so.1", "librccl.so", "libnccl.so.2")
-BENCHMARKS = (
-    "all_reduce_perf",
-    "all_gather_perf",
-    "reduce_scatter_perf",
-    "broadcast_perf",
-    "reduce_perf",
-    "alltoall_perf",
-    "sendrecv_perf",
-)
-_MARKS = re.compile(
-    rb"[RN]CCL version *:? *\d+\.\d+\.\d+[\w.+:-]*|[rn]ccl-tests(?:: Version| version) *:? *"
-    rb"\d[\w.+-]*|libmpi\.so\.\d+|# SIMULATED"
-)
-_GPU_QUERY = "--query-gpu=index,name,pci.bus_id,driver_version,mig.mode.current"
-# A program, and which of its lines are taken.
-_AMD_SMI = re.compile(
-    r"\s*(?:- )?(?:GPU|BDF|MARKET_NAME|VENDOR_ID|DEVICE_ID|REV_ID|TARGET_GRAPHICS_VERSION|"
-    r"NUM_COMPUTE_UNITS|(?:ACCELERATOR|COMPUTE|MEMORY)_PARTITION|PARTITION_ID): *[\w .:/()-]*"
-)
-_VERSION = re.compile(r"(?:AMDSMI|mpirun|mpiexec|HYDRA|Intel|slurm|ldd|    Version:).{0,80}")
-PROGRAMS = (
-    (("amd-smi", "version"), _VERSION),
-    (("amd-smi", "list"), _AMD_SMI),
-    (("amd-smi", "static"), _AMD_SMI),
-    (("nvidia-smi", _GPU_QUERY, "--format=csv"), re.compile(r"[\w .,:/()\[\]-]+")),
-    (("mpirun", "--version"), _VERSION),
-    (("srun", "--version"), _VERSION),
-    (("ldd", "--version"), _VERSION),
-)
-_MAX_BYTES = 1 << 16
-_PROGRAM_S = 20.0
 
 # ---- How it is taken ---------------------------------------------------------------------------
 
@@ -234,10 +131,6 @@ _WORD = re.compile(r"[\w.:+=-][\w./:+=-]*")
 _CELL = re.compile(r"|[\w.:+?*|-][\w./:+?*|-]*")
 _PLAIN = re.compile(r"[\w.,:;()%+<>=×·µ–−-][\w .,:;()%+<>=/×·µ–−-]{0,200}|")
 _ABSOLUTE = re.compile(r"(?:^|[\s=:,;(])/|\w@\w|//")
-
-
-class GatherError(Exception):
-    """Raised where nothing can be gathered, with the reason."""
 
 
 class NameHasher:
@@ -252,25 +145,19 @@ class NameHasher:
         self._key = key
         self.names: dict[tuple[str, str], str] = {}
 
-    def _digits(self, kind: str, name: str) -> str:
-        return hmac.new(self._key, f"{kind}:{name.lower()}".encode(), hashlib.sha256).hexdigest()
-
     def name(self, kind: str, name: str) -> str:
         """``host-3f2a91c04d`` for a host, by its short name; nothing for nothing."""
         short = name.split(".", maxsplit=1)[0] if kind == "host" else name
         if not short:
             return ""
-        made = f"{kind}-{self._digits(kind, short)[:10]}"
+        digits = hmac.new(self._key, f"{kind}:{short.lower()}".encode(), hashlib.sha256).hexdigest()
+        made = f"{kind}-{digits[:10]}"
         return self.names.setdefault((kind, short), made)
 
-    def number(self, number: int) -> int:
-        """Another number for an identity; 0, which is none, stays."""
-        return int(self._digits("number", str(number))[:12], 16) if number else 0
-
-    def uuid(self, uuid: str) -> str:
-        """Another UUID."""
-        d = self._digits("uuid", uuid)
-        return f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:32]}"
+    @property
+    def hosts(self) -> list[tuple[str, str]]:
+        """(name, what stands for it) of the hosts."""
+        return [(name, alias) for (kind, name), alias in self.names.items() if kind == "host"]
 
 
 @dataclass
@@ -337,10 +224,10 @@ def session(folder: Path, key: bytes) -> ArchiveContent:
     """The listed parts of a session.
 
     Raises:
-        GatherError: there is no session.
+        CommandLineError: there is no session.
     """
     if not (folder / "session.json").is_file():
-        raise GatherError(f"there is no session in {folder}; 'machine' describes this machine")
+        raise CommandLineError(f"there is no session in {folder}; 'machine' describes this machine")
     made, names = ArchiveContent(f"session {folder}"), NameHasher(key)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -359,11 +246,23 @@ def session(folder: Path, key: bytes) -> ArchiveContent:
         made.files[f"session/{name}"] = taken.encode()
         made.n_lines += n_lines
     made.left_out = _shortened(made.left_out)
-    made.hosts = [(name, alias) for (kind, name), alias in names.names.items() if kind == "host"]
+    made.hosts = names.hosts
     return made
 
 
-_Cleaner = Callable[[str, NameHasher], "tuple[str, int]"]
+def machine(key: bytes) -> ArchiveContent:
+    """The listed parts of what ``detect --json`` says of this machine."""
+    system, names = local_system(None), NameHasher(key)
+    taker = _JsonFields(names, MACHINE_FIELDS)
+    plain = taker.taken(as_plain(system, gpu_findings(system, os.environ)))
+    made = ArchiveContent(f"machine {system.host}")
+    made.files["machine/detect.json"] = (json.dumps(plain, indent=1) + "\n").encode()
+    made.n_lines = taker.n_left_out
+    made.hosts = names.hosts
+    return made
+
+
+_Cleaner = Callable[[str, NameHasher], tuple[str, int]]
 
 
 def _cleaner(name: str) -> _Cleaner | None:
@@ -424,8 +323,9 @@ def _plugin_in(argv: object) -> list[str]:
 class _JsonFields:
     """Takes fields of JSON."""
 
-    def __init__(self, names: NameHasher) -> None:
+    def __init__(self, names: NameHasher, fields: frozenset[str] = FIELDS) -> None:
         self.names = names
+        self.fields = fields
         self.n_left_out = 0
 
     def taken(self, plain: Any, key: str = "") -> Any:  # noqa: ANN401 - whatever stands there
@@ -437,7 +337,7 @@ class _JsonFields:
         if key in _VARIABLES:
             return self.variables(plain)
         if isinstance(plain, dict):
-            kept = [name for name in plain if name in FIELDS]
+            kept = [name for name in plain if name in self.fields]
             self.n_left_out += len(plain) - len(kept)
             return {name: self.taken(plain[name], name) for name in kept}
         if isinstance(plain, list):
@@ -481,7 +381,7 @@ def _plan(text: str, _names: NameHasher) -> tuple[str, int]:
     """Lines stay, since rows count them; a word that may be a path does not."""
     lines = [line.split(" ") for line in text.splitlines()]
     made = [[w if _WORD.fullmatch(w) else LEFT_OUT for w in words] for words in lines]
-    n_left_out = sum(a != b for a, b in zip(lines, made))
+    n_left_out = sum(a != b for a, b in zip(lines, made, strict=True))
     return "".join(f"{' '.join(words)}\n" for words in made), n_left_out
 
 
@@ -537,7 +437,7 @@ def _samples(text: str, _names: NameHasher) -> tuple[str, int]:
             n_left_out += 1
             continue
         taken = [cells[i] if _CELL.fullmatch(cells[i]) else "" for i in kept]
-        n_left_out += sum(cells[i] != cell for i, cell in zip(kept, taken))
+        n_left_out += sum(cells[i] != cell for i, cell in zip(kept, taken, strict=True))
         made.append(",".join(taken))
     return "".join(f"{line}\n" for line in made), n_left_out
 
@@ -578,263 +478,6 @@ _OF_A_SESSION = tuple(
 )
 
 
-# ---- A machine ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ArchiveBlock:
-    """One thing that was found.
-
-    Attributes:
-        kind: file, excerpt (what matters of a file), link, folder, denied, unreadable (a file
-            that cannot be read), told (a program's words), variable or fact.
-        text: its content, of a file each byte as one character.
-    """
-
-    kind: str
-    name: str
-    text: str = ""
-
-    def written(self) -> str:
-        """Text of a file as it stands; a last line without an end is marked."""
-        if not self.text:
-            return f"{self.kind} {self.name}\n"
-        ended = self.text.endswith("\n")
-        lines = (self.text[:-1] if ended else self.text).split("\n")
-        mark = "" if ended else "\\\n"
-        return f"{self.kind} {self.name}\n" + "".join(f"\t{line}\n" for line in lines) + mark
-
-
-def machine(key: bytes, root: Path = Path("/")) -> ArchiveContent:
-    """Collect what detection reads of the machine below ``root``, as one text."""
-    names = NameHasher(key)
-    found: dict[tuple[str, str], ArchiveBlock] = {}
-    for block in _MachineFiles(root.resolve(), names).blocks():
-        found.setdefault((block.kind, block.name), block)
-    text = _HEAD + "".join(block.written() for block in found.values())
-    made = ArchiveContent(f"machine {os.uname().nodename if root == Path('/') else root}")
-    made.files["machine/gathered-system.txt"] = text.encode("utf-8", "replace")
-    made.hosts = [(name, alias) for (_, name), alias in names.names.items()]
-    return made
-
-
-class _MachineFiles:
-    """A machine's files below a root, read as detection reads them."""
-
-    def __init__(self, root: Path, names: NameHasher) -> None:
-        self.root = root
-        self.names = names
-        self.is_live = root == Path("/")
-        self.n_elsewhere: dict[str, int] = {}
-
-    def read(self, name: str) -> bytes | None:
-        """A small file's bytes, None where it cannot be read."""
-        try:
-            with (self.root / name).open("rb") as stream:
-                return stream.read(_MAX_BYTES)
-        except OSError:
-            return None
-
-    def found(self, pattern: str) -> list[str]:
-        """Names below the root that a pattern matches, plain ones alone."""
-        found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
-        return sorted(name for name in found if re.fullmatch(r"[\w./:+-]+", name))
-
-    def blocks(self) -> Iterator[ArchiveBlock]:
-        """Everything, in the order of the file."""
-        yield from (ArchiveBlock("folder", name) for name in FOLDERS if (self.root / name).is_dir())
-        for pattern in FILES:
-            for name in self.found(pattern):
-                yield from self.file(name)
-        yield from self.gpus()
-        yield from self.bare_names()
-        for name in self.found("proc/[0-9]*/comm"):
-            # Of all processes the daemon that moves memory.
-            if (self.read(name) or b"").strip() == b"numad":
-                yield ArchiveBlock("file", name, "numad\n")
-                break
-        yield from self.software()
-        if self.is_live:
-            yield from self.circumstances()
-
-    def file(self, name: str) -> Iterator[ArchiveBlock]:
-        """A file without what is not listed, or that it is there and cannot be read."""
-        try:
-            with (self.root / name).open("rb") as stream:
-                data = stream.read(_MAX_BYTES)
-        except OSError as error:
-            is_denied = error.errno in (errno.EPERM, errno.EACCES)
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                yield ArchiveBlock("denied" if is_denied else "unreadable", name)
-            return
-        yield ArchiveBlock("file", name, self.cleaned(name, data.decode("latin-1")))
-
-    def cleaned(self, name: str, text: str) -> str:
-        """Keep the lines of a file that are listed."""
-        if name.endswith("/properties"):
-            is_link = "/io_links/" in name
-            kept = _lines(
-                text,
-                lambda line: (
-                    bool(_PROPERTY.fullmatch(line))
-                    and (not is_link or line.split(" ")[0] in _LINK_KEYS)
-                ),
-            )
-            return re.sub(r"(?m)^(unique_id|hive_id) (\d+)", self._numbered, kept)
-        if name.endswith("/information"):
-            kept = _lines(text, lambda line: line.startswith(("Model", "GPU UUID")))
-            return re.sub(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", self._uuid, kept)
-        if name.endswith(".conf"):
-            return self.settings(text)
-        return self._of_the_kernel(name, text)
-
-    def _of_the_kernel(self, name: str, text: str) -> str:
-        said = text.strip()
-        if name == _HOST_NAME and said:
-            return f"{self.names.name('host', said)}\n"
-        if name == _BOOT:
-            return f"{self.names.uuid(said)}\n"
-        if name == "proc/cmdline":
-            return " ".join(filter(_KERNEL_WORDS.fullmatch, said.split())) + "\n"
-        if name == "proc/cpuinfo":
-            # One core is as all.
-            one = text.split("\n\n", maxsplit=1)[0]
-            return _lines(one, lambda line: line.split("\t")[0].strip() in _CPU_KEYS)
-        return text
-
-    def _numbered(self, found: Match[str]) -> str:
-        return f"{found[1]} {self.names.number(int(found[2]))}"
-
-    def _uuid(self, found: Match[str]) -> str:
-        return self.names.uuid(found[0])
-
-    @staticmethod
-    def settings(text: str) -> str:
-        """Variables of a configuration file that are listed."""
-        pairs = [line.partition("=")[::2] for line in text.split("\n")]
-        named = [(name.strip(), value.strip()) for name, value in pairs]
-        return "".join(f"{n}={_value(v)}\n" for n, v in named if n in VARIABLES)
-
-    def gpus(self) -> Iterator[ArchiveBlock]:
-        """Collect the GPUs that amdgpu drives, and what the PCI bus says of every GPU."""
-        driven = [name for name in self.found(f"{DRIVER}/*:*:*") if "." in name]
-        addresses = [name.rsplit("/", 1)[-1] for name in driven]
-        for address in addresses:
-            yield ArchiveBlock("link", f"{DRIVER}/{address}", f"../../devices/{address}\n")
-        for name in self.found(f"{DEVICES}/*"):
-            maker = (self.read(f"{name}/vendor") or b"").decode("latin-1").strip()
-            if maker in _GPU_MAKERS or name.rsplit("/", 1)[-1] in addresses:
-                yield ArchiveBlock("folder", name)
-                for pattern in OF_A_GPU:
-                    for found in self.found(f"{name}/{pattern}"):
-                        yield from self.file(found)
-
-    def bare_names(self) -> Iterator[ArchiveBlock]:
-        """Device nodes, shared memory, network cards and who uses the GPUs, by name."""
-        for pattern in NAMES:
-            for name in self.found(pattern):
-                may_open = os.access(self.root / name, os.R_OK | os.W_OK)
-                is_device = name.startswith(("dev/kfd", "dev/dri/"))
-                kind = "folder" if name.startswith("sys/") else "file"
-                yield ArchiveBlock("denied" if is_device and not may_open else kind, name)
-
-    def software(self) -> Iterator[ArchiveBlock]:
-        """Version and hash of every library that a job could load, and of the benchmarks."""
-        packages = [Path(p) for p in sys.path if p.endswith("-packages")] if self.is_live else []
-        for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-            base = os.environ.get(variable) if self.is_live else None
-            packages += Path(base).glob("lib/python3*/site-packages") if base else []
-        wheels = [folder for base in packages for one in _WHEELS for folder in base.glob(one)]
-        system = [self.root / name for name in _LIBRARY_FOLDERS]
-        yield from self.excerpts([*self.searched("LD_LIBRARY_PATH"), *system, *wheels], LIBRARIES)
-        tests = [self.root / name for name in _BENCHMARK_FOLDERS]
-        yield from self.excerpts([*self.searched("PATH"), *tests], BENCHMARKS)
-
-    def searched(self, variable: str) -> list[Path]:
-        """The folders of a list in the environment."""
-        value = os.environ.get(variable, "") if self.is_live else ""
-        return [Path(part) for part in value.split(":") if part.startswith("/")]
-
-    def excerpts(self, folders: list[Path], names: tuple[str, ...]) -> Iterator[ArchiveBlock]:
-        """Collect excerpts of files that are too large to send, each file once."""
-        known: set[Path] = set()
-        for path in (folder / name for folder in folders for name in names):
-            real = path.resolve()
-            if not path.is_file() or path in known or self.root not in real.parents:
-                continue
-            place, target = self.place(path), self.place(real)
-            if real not in known:
-                yield ArchiveBlock("excerpt", target, _excerpt(real))
-            if place != target:
-                step = os.path.relpath(target, str(Path(place).parent))
-                yield ArchiveBlock("link", place, f"{step}\n")
-            known |= {path, real}
-
-    def place(self, path: Path) -> str:
-        """Path of a file without the folders of a person or a project."""
-        name = str(path.relative_to(self.root))
-        if name.startswith(_PLACES) and re.fullmatch(r"[\w./+-]+", name):
-            return name
-        folder = str(path.parent)
-        number = self.n_elsewhere.setdefault(folder, len(self.n_elsewhere) + 1)
-        last = path.name if re.fullmatch(r"[\w.]*ccl\.so[\d.]*|\w+_perf", path.name) else "file"
-        return f"elsewhere/{number}/{last}"
-
-    def circumstances(self) -> Iterator[ArchiveBlock]:
-        """Collect what programs say, limits of a process, and variables that matter."""
-        for name in (".rccl.conf", ".nccl.conf"):
-            try:
-                text = (Path.home() / name).read_text(encoding="utf-8", errors="replace")
-            except (OSError, RuntimeError):
-                continue
-            yield ArchiveBlock("file", f"home/user/{name}", self.settings(text))
-        yield ArchiveBlock("fact", "home", "/home/user\n")
-        for argv, wanted in PROGRAMS:
-            said = _asked(argv)
-            if said is not None:
-                text = _lines(said, wanted.fullmatch)
-                yield ArchiveBlock("told", " ".join(argv), text)
-        yield ArchiveBlock("fact", "cores", f"{len(os.sched_getaffinity(0))}\n")
-        for name in ("nofile", "memlock"):
-            soft = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[0]
-            yield ArchiveBlock("fact", name, f"{soft}\n")
-        for name in sorted(VARIABLES & os.environ.keys()):
-            yield ArchiveBlock("variable", name, f"{_value(os.environ[name])}\n")
-
-
-def _lines(text: str, wanted: Callable[[str], object]) -> str:
-    return "".join(f"{line}\n" for line in text.split("\n") if line and wanted(line))
-
-
-def _excerpt(path: Path) -> str:
-    """The marks that say which release a file is, as they stand in it, and its hash."""
-    try:
-        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            marks = dict.fromkeys(found.decode("ascii") for found in _MARKS.findall(m))
-            digest = hashlib.sha256(m).hexdigest()
-            return "".join(f"{mark}\n" for mark in marks) + f"sha256 {digest} of {len(m)} bytes\n"
-    except (OSError, ValueError):
-        return "cannot be read\n"
-
-
-def _asked(argv: tuple[str, ...]) -> str | None:
-    """Run a program and return what it prints; None where there is none or it hangs."""
-    if shutil.which(argv[0]) is None:
-        return None
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_PROGRAM_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout[: 4 * _MAX_BYTES].decode("utf-8", "replace")
-
-
 # ---- The archive -------------------------------------------------------------------------------
 
 
@@ -842,7 +485,7 @@ def gather(what: Path) -> ArchiveContent:
     """A session by its folder, or this machine by the word ``machine``.
 
     Raises:
-        GatherError: there is no such session.
+        CommandLineError: there is no such session.
     """
     key = own_key()
     return machine(key) if str(what) == MACHINE else session(what, key)
@@ -852,17 +495,17 @@ def check_free(target: Path) -> None:
     """Find out whether a file may be made.
 
     Raises:
-        GatherError: it is there already.
+        CommandLineError: it is there already.
     """
     if os.path.lexists(target):
-        raise GatherError(f"{target} is there already; name another file with -o")
+        raise CommandLineError(f"{target} is there already; name another file with -o")
 
 
 def write(made: ArchiveContent, target: Path) -> int:
     """Write the archive, whole or not at all, for its owner alone; returns its size in bytes.
 
     Raises:
-        GatherError: the file is there already.
+        CommandLineError: the file is there already.
         OSError: the disk refuses.
     """
     check_free(target)
@@ -883,28 +526,3 @@ def write(made: ArchiveContent, target: Path) -> int:
         if half.exists():
             half.unlink()
     return target.stat().st_size
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Gather where rccltune is not installed; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        description="Makes one archive to send of a session, or of this machine ('machine'), from "
-        "a list of files and fields. It changes nothing and sends nothing."
-    )
-    parser.add_argument("-o", "--output", type=Path, default=DEFAULT_OUTPUT, metavar="FILE")
-    parser.add_argument("what", nargs="?", type=Path, default=DEFAULT_SESSION)
-    options = parser.parse_args(arguments)
-    try:
-        check_free(options.output)
-        made = gather(options.what)
-        print("\n".join(made.listing()), flush=True)
-        nbytes = write(made, options.output)
-    except (GatherError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    print(f"{options.output}: {nbytes:,} bytes. Nothing was sent. Read it before you send it.")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

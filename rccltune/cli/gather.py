@@ -9,7 +9,6 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import FOLDER
-from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import join_lines
 
 
@@ -40,20 +39,17 @@ def gather(*, console: Console, what: Path, output: Path) -> None:
     from rccltune import gather as gathering
     from rccltune.session.files import disk_errors
 
-    try:
-        gathering.check_free(output)
-        made = gathering.gather(what)
-        plain = {
-            "what": made.what,
-            "files": {name: len(data) for name, data in made.files.items()},
-            "left_out": dict(made.left_out),
-            "fields_left_out": made.n_lines,
-            "hosts": dict(made.hosts),
-        }
-        console.result(plain, join_lines(made.listing()))
-        with disk_errors(output):
-            nbytes = gathering.write(made, output)
-    except gathering.GatherError as error:
-        raise CommandLineError(str(error)) from error
+    gathering.check_free(output)
+    made = gathering.gather(what)
+    plain = {
+        "what": made.what,
+        "files": {name: len(data) for name, data in made.files.items()},
+        "left_out": dict(made.left_out),
+        "fields_left_out": made.n_lines,
+        "hosts": dict(made.hosts),
+    }
+    console.result(plain, join_lines(made.listing()))
+    with disk_errors(output):
+        nbytes = gathering.write(made, output)
     console.say(f"{output}: {nbytes:,} bytes. Nothing was sent.")
     console.say("Next: look into it, then attach it to an issue.")

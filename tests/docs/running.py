@@ -24,7 +24,6 @@ NOT_RUN: Final = {
     r"torchrun": "PyTorch; tests/examples do",
     r"enable-tree-simple": "a checkout of RCCL; tests/scripts runs it on excerpts",
     r"/opt/|/path/|/check --quick": "a path of the reader's; the tutorial has the same",
-    r"gathered|python3 gather.py": "starts in a checkout; tests/machine/test_gathered.py runs it",
     r"\./app": "a program of the reader's; tests/job runs others",
     r"compare (old\.csv|session|torch)": "two files, sessions or libraries; tests/compare has them",
     r"\| jq": "jq is not everywhere; docs/machine.md has the command without it",

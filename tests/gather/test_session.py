@@ -14,8 +14,9 @@ from archives import unpack
 
 from rccltune import gather
 from rccltune.cli import run
-from rccltune.gather import FIELDS, ArchiveContent, GatherError
+from rccltune.gather import FIELDS, ArchiveContent
 from rccltune.model import choice, measurement, settings
+from rccltune.model.errors import CommandLineError
 from rccltune.model.estimate import Estimate
 from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.sample_table import COLUMNS
@@ -206,7 +207,7 @@ def test_the_archive_is_its_owners_and_writes_over_nothing(session: Path, tmp_pa
         assert stream is not None
         assert stream.read().decode().splitlines() == made.contents()
     assert names == [f"rccltune-gathered/{name}" for name in ("CONTENTS.txt", *made.files)]
-    with pytest.raises(GatherError, match="is there already"):
+    with pytest.raises(CommandLineError, match="is there already"):
         gather.write(made, target)
     with pytest.raises(OSError, match="exists"):
         gather.write(made, target / "folder.tar.gz")
