@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,7 +24,9 @@ from rccltune.compare.reasons import (
     unknown,
     with_reasons,
 )
-from rccltune.compare.restoring import placement_of, zones_of
+from rccltune.compare.restoring import placement_of, restore, zones_of
+from rccltune.machine.real_rccl import real_library
+from rccltune.model.errors import MachineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import RankLocation, Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
@@ -240,3 +244,51 @@ def test_rules_are_for_the_placement_that_was_measured() -> None:
     both = ("one-oam", "one-per-oam")
     assert placement_of(RankLocation(name="one-oam", scale=some, alike=both)) == "one-oam"
     assert placement_of(RankLocation(name="one-oam", scale=some, alike=both[:1])) is None
+
+
+def test_b_that_fails_with_the_old_setting_explains_nothing(compare: Callable[..., int]) -> None:
+    """Its own choice was timed all the same."""
+    other = [{"name": "other", "when": {"env": {"NCCL_NTHREADS": "256"}}}]
+    crash = {"kind": "crash", "how": "segv", "rank": 1, "setting": "ring/simple"}
+    faults = [{**crash, "bytes": [128 << 10, 128 << 10], "variant": "other"}]
+    a, b = "RCCLTUNE_SIM_RELEASE=2.27.7", "NCCL_NTHREADS=256"
+    sizes = ("--min-bytes", "128K", "--max-bytes", "128K")
+    assert compare(a, b, *sizes, variants=other, faults=faults) == 9
+    found = table()
+    assert found.loc[128 << 10, ["verdict", "reason"]].tolist() == ["slower", "unknown"]
+    assert "B fails with ring/simple/8" in found.loc[128 << 10, "because"]
+    assert not Path("c/restore.csv").exists()
+
+
+def test_rules_of_before_go(tmp_path: Path) -> None:
+    """Where nothing is restored any more, no file may say so."""
+    found = results.ComparisonResult(
+        folder=tmp_path,
+        a="old",
+        b="new",
+        table=pd.DataFrame(),
+        question={},
+        margin=0.03,
+        repeats="starts",
+        n_starts=8,
+        seconds=1.0,
+    )
+    for name in ("restore.csv", "restore.env"):
+        (tmp_path / name).write_text("")
+    nothing: Any = None
+    assert restore(found, nothing, {}, nothing) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_choices_of_the_real_library_are_named(compare: Callable[..., int]) -> None:
+    """RCCL 2.27.7, which decides and runs no kernels, against the stand-in as 2.28.3."""
+    try:
+        real_library(Path("real"), os.environ)
+    except MachineError as error:
+        pytest.skip(f"{error}: scripts/fetch-rccl fetches it")
+    sizes = ("--min-bytes", "64K", "--max-bytes", "64K")
+    assert compare("real", "RCCLTUNE_SIM_RELEASE=2.28.3", *sizes) == 9
+    found = table().loc[64 << 10]
+    assert found["a_ran"].startswith("ring/simple/")
+    assert found["b_ran"].startswith("ring/ll/")
+    assert found["reason"] == "choice"
