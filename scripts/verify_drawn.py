@@ -15,13 +15,14 @@ from math import log, log1p, log2
 import numpy as np
 import pandas as pd
 
+from rccltune.analyse.noise import STALL
 from rccltune.model.choice import Rule, RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import KIB, Collective
 from rccltune.session.plan import GRAPH, LOOP
 from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.verify.judge import judge
-from rccltune.verify.pairs import STALL, SizesToCall, sizes_of
+from rccltune.verify.pairs import SizesToCall, sizes_of
 
 MIB = KIB * KIB
 SETTING = Setting.parse("ring/ll128")
@@ -208,7 +209,7 @@ def _rows(
                         [STALLED, *(2 * [max(STALLED, case.stalls if is_ruled else 0)]), STALLED]
                     )
                     times = times + log(3) * stalled
-                    good = times < np.median(times) + STALL
+                    good = times < np.median(times) + log(STALL)
                     library, ruling = times[[0, 3]][good[[0, 3]]], times[1:3][good[1:3]]
                     if not len(library) or not len(ruling):
                         continue

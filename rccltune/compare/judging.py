@@ -8,7 +8,7 @@ of all ranks where sides are processes, else a communicator or a pair of them), 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -61,21 +61,46 @@ def level_of(n_sizes: int, level: float = defaults.LEVEL) -> float:
     return float((1 - level) ** (1 / max(n_sizes, 1)))
 
 
-def log_times(timings: pd.DataFrame) -> pd.DataFrame:
-    """Mean log time of each replicate at each size, without timings that stood still.
+def with_stalls(timings: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
+    """Timings with their logarithms, missing where a timing stood still.
+
+    Args:
+        timings: with ``side``, ``time_us`` and the columns of ``cell``.
+        cell: what timings of a side must share to be called alike.
 
     Returns:
-        Columns side, replicate, collective, nbytes, timing, log and stalls: timings that took 1.5
-        times what their side usually takes there, which ``log`` leaves out.
+        The same rows with ``log`` and ``stalled``: it took 1.5 times what its side usually takes
+        there.
     """
-    names = ["side", *CELL]
     log = np.log(timings["time_us"])
+    names = ["side", *cell]
     usual = log.groupby([timings[name] for name in names], sort=False).transform("median")
     stalled = log > usual + math.log(STALL)
-    rows = timings.assign(log=log.mask(stalled), stalls=stalled)
-    cell = rows.groupby(["side", "replicate", *CELL], sort=False)
-    found: pd.DataFrame = cell.agg(log=("log", "mean"), stalls=("stalls", "sum")).reset_index()
+    found: pd.DataFrame = timings.assign(log=log.mask(stalled), stalled=stalled)
     return found
+
+
+def means(rows: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
+    """Mean log time of each replicate in each cell, without timings that stood still.
+
+    Args:
+        rows: as :func:`with_stalls` makes them, with ``replicate``.
+        cell: as there.
+
+    Returns:
+        Columns side, replicate, those of ``cell``, ``log``, ``stalls`` and ``n``: timings that
+        stood still, and all.
+    """
+    groups = rows.groupby(["side", "replicate", *cell], sort=False)
+    found: pd.DataFrame = groups.agg(
+        log=("log", "mean"), stalls=("stalled", "sum"), n=("stalled", "size")
+    ).reset_index()
+    return found
+
+
+def log_times(timings: pd.DataFrame) -> pd.DataFrame:
+    """Mean log time of each replicate at each size; see :func:`means`."""
+    return means(with_stalls(timings))
 
 
 def judge(

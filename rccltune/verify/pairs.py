@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from rccltune.compare.judging import A, B, means, with_stalls
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule
@@ -389,36 +390,32 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     timed = timed[(timed["clock"] != REGISTERED) | (timed["registered"] == "1")]
     # Whatever is not answered by the rules is what they are held against.
     is_ruled = timed["setting"] == str(RULES)
-    timed["setting"] = is_ruled.map({True: str(RULES), False: str(SILENT)})
-    names = ["collective", "dtype", "placement", "nbytes", "clock"]
-    timed["log"] = np.log(timed["time_us"])
-    arm = [*names, "setting"]
-    usual = timed.groupby(arm, sort=False)["log"].transform("median")
-    timed["stalled"] = timed["log"] > usual + STALL
+    timed["side"] = is_ruled.map({True: B, False: A})
     timed["replicate"] = timed["run"].astype(str) + ":" + timed["communicator"].astype(str)
+    names = ["collective", "dtype", "placement", "nbytes", "clock"]
     cell = [*names, "replicate"]
-    timed["turn"] = timed.groupby(cell, sort=False).cumcount()
-    before = timed.groupby(cell, sort=False)["setting"].shift()
-    timed["is_first"] = before.notna() & (before != timed["setting"])
-    good = timed[~timed["stalled"]]
-    found = _by_side(good, cell)
-    fresh = _by_side(good[good["is_first"]], cell).reindex(found.index)
-    settled = _by_side(good[~good["is_first"]], cell).reindex(found.index)
+    before = timed.groupby(cell, sort=False)["side"].shift()
+    timed["is_first"] = before.notna() & (before != timed["side"])
+    timed = with_stalls(timed, names)
+    found = _by_side(timed, names, "log").dropna(how="all")
+    fresh, settled = (
+        _by_side(rows, names, "log").reindex(found.index)
+        for rows in (timed[timed["is_first"]], timed[~timed["is_first"]])
+    )
     left = fresh - settled
     made = pd.DataFrame(
         {
-            "library_us": np.exp(found[str(SILENT)]),
-            "rules_us": np.exp(found[str(RULES)]),
-            "gain": found[str(SILENT)] - found[str(RULES)],
-            "left_over": left[str(SILENT)] - left[str(RULES)],
+            "library_us": np.exp(found[A]),
+            "rules_us": np.exp(found[B]),
+            "gain": found[A] - found[B],
+            "left_over": left[A] - left[B],
         }
     )
-    counted = timed.groupby([*cell, "setting"], sort=False)["stalled"].agg(["sum", "count"])
-    for who, name in ((str(SILENT), "library"), (str(RULES), "rules")):
-        one = counted[counted.index.get_level_values("setting") == who].droplevel("setting")
-        made[f"stalls_{name}"] = one["sum"].reindex(made.index).fillna(0).astype(int)
-        made[f"n_{name}"] = one["count"].reindex(made.index).fillna(0).astype(int)
-    ruled = timed[timed["setting"] == str(RULES)]
+    for counted in ("stalls", "n"):
+        counts = _by_side(timed, names, counted).reindex(found.index).fillna(0).astype(int)
+        for side, name in ((A, "library"), (B, "rules")):
+            made[f"{counted}_{name}"] = counts[side]
+    ruled = timed[timed["side"] == B]
     made["answer"] = (
         ruled.groupby(cell, sort=False)["answer"].first().reindex(made.index).fillna("")
     )
@@ -430,14 +427,10 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
-def _by_side(rows: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
-    """Mean log time, a column for the library and one for the rules."""
-    made: pd.DataFrame = rows.pivot_table(
-        values="log", index=cell, columns="setting", aggfunc="mean"
+def _by_side(rows: pd.DataFrame, names: list[str], value: str) -> pd.DataFrame:
+    """A value of each replicate, a column for the library and one for the rules."""
+    made: pd.DataFrame = means(rows, names).pivot_table(
+        values=value, index=[*names, "replicate"], columns="side", aggfunc="first"
     )
-    found: pd.DataFrame = made.reindex(columns=[str(SILENT), str(RULES)])
+    found: pd.DataFrame = made.reindex(columns=[A, B])
     return found
-
-
-# A timing that is so much slower than others of its kind (log): 1.5 times.
-STALL: Final = math.log(1.5)
