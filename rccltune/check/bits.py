@@ -31,7 +31,7 @@ def probed(
         reporter: told what goes on.
 
     Raises:
-        CommandLineError: no rule of the file is for so many ranks.
+        CommandLineError: no rule of the file is for so many ranks, or one has no end.
         LaunchError: the ranks fail.
     """
     site, name = instrument.site, wanted.file.bits or ""
@@ -72,5 +72,5 @@ def probed(
     try:
         same_bits.refuse_other_bits(orders, name, rules, str(wanted.path))
     except VerificationError as error:
-        standing, reason = Standing.WRONG, error.message
+        standing, reason = Standing.OTHER_BITS, error.message
     return tuple(CheckedRule(rule=rule, standing=standing, reason=reason) for rule in rules)

@@ -35,11 +35,14 @@ class Standing(str, Enum):
     NO_LONGER_WINS = "no longer wins"
     CANNOT_TELL = "cannot tell"
     WRONG = "wrong results"
+    OTHER_BITS = "other bits"
     FAILED = "fails"
 
 
 # What ends a check with 9.
-_HARM: Final = frozenset((Standing.NO_LONGER_WINS, Standing.WRONG, Standing.FAILED))
+_HARM: Final = frozenset(
+    (Standing.NO_LONGER_WINS, Standing.WRONG, Standing.OTHER_BITS, Standing.FAILED)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

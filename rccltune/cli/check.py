@@ -114,7 +114,9 @@ def text_of(done: CheckResult, *, color: bool) -> JoinedLines:
     elif not done.differences:
         lines.append(f"Library, GPU, mode and rule file are as they were: {done.path}")
     if done.exit_code == 9:
-        lines.append("rccltune tune makes rules for this machine as it is now.")
+        keeping = any(one.standing is Standing.OTHER_BITS for one in done.rules)
+        how = "tune --same-bits" if keeping else "tune"
+        lines.append(f"rccltune {how} makes rules for this machine as it is now.")
     if done.simulated and done.rules:
         lines.append("SIMULATED: nothing of this was measured on hardware")
     return join_lines(lines)

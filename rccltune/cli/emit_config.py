@@ -82,7 +82,11 @@ def emit_config(
         verify = named(f"verify{rules}", session)
         if not is_swept(session):
             verify = sweep_then_verify(done.path)
-        console.say(f"Next: {verify} keeps, on the machine, only the rules that win there.")
+        console.say(
+            f"Next: {verify} keeps, on the machine, only the rules that win there."
+            if done.choice.bits is None
+            else f"Next: {verify} asks on the machine whether they keep their bits."
+        )
 
 
 def _file(text: str) -> JoinedLines:

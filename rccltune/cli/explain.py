@@ -91,7 +91,8 @@ def explain(
         console.say(
             f"Next: {named('deploy DIR', home)} hands the rules to jobs."
             if is_verified(rules)
-            else f"Next: {_verifying(rules, home)} shows on the machine whether they win."
+            else f"Next: {_verifying(rules, home)} shows on the machine whether they "
+            f"{'win' if found.file.bits is None else 'keep their bits'}."
         )
         return
     one, other = compare(rules, diff, question)

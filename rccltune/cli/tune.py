@@ -236,7 +236,7 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
 def _heading(done: TuneResult) -> str:
     kept = [rule for one in done.verified for rule in one.standings if rule.is_kept]
     if any(one.file.bits is not None for one in done.verified):
-        return "Verified, results keep their bits at every size:"
+        return "Verified, results keep their bits at every size that a rule reaches:"
     if all(rule.state is RuleState.RESTORES for rule in kept):
         return "Verified, as fast as the library is without a plugin:"
     return "Verified, faster than the library's own choice:"

@@ -119,7 +119,7 @@ def verify(
 
     Exit codes: 0 what is left stands, also nothing, 2 no rule to verify, 3 the plugin refuses the
     file, 4 the machine cannot run it, 5 the library fails without rules, 7 no session, 9 wrong
-    results without rules, a loser with --keep-losers.
+    results without rules, a loser with --keep-losers, other bits than '#@ bits' names.
     """
     from rccltune.measure.instrument import session_instrument
     from rccltune.measure.rccl_tests import confirming_site

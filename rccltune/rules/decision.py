@@ -13,7 +13,7 @@ from rccltune import plugin
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
+from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary, captured_stderr
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.
 _OFFERED = 10.0
@@ -59,20 +59,22 @@ def decisions(
     """
     ask = communicator.asking(collective, table, num_pipe_ops=num_pipe_ops, reg_buff=reg_buff)
     sizes = sorted(_points(hints))
-    answers = [ask(nbytes) for nbytes in sizes]
-    starts = [(sizes[0], answers[0])]
-    for start, end, answer, last in zip(sizes, sizes[1:], answers, answers[1:], strict=False):
-        low, before = start, answer
-        while before != last:
-            high, answer_there = end, last
-            while high - low > 1:
-                middle = (low + high) // 2
-                if (there := ask(middle)) == before:
-                    low = middle
-                else:
-                    high, answer_there = middle, there
-            starts.append((high, answer_there))
-            low, before = high, answer_there
+    # What the plugin warns of are a job's calls, and these are none.
+    with captured_stderr():
+        answers = [ask(nbytes) for nbytes in sizes]
+        starts = [(sizes[0], answers[0])]
+        for start, end, answer, last in zip(sizes, sizes[1:], answers, answers[1:], strict=False):
+            low, before = start, answer
+            while before != last:
+                high, answer_there = end, last
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if (there := ask(middle)) == before:
+                        low = middle
+                    else:
+                        high, answer_there = middle, there
+                starts.append((high, answer_there))
+                low, before = high, answer_there
     ends = [start - 1 for start, _ in starts[1:]] + [MAX_NBYTES]
     return tuple(
         Decision(min_nbytes=start, max_nbytes=end, setting=_setting(*answer))

@@ -208,7 +208,7 @@ class PluginCommunicator:
         self._context = _void_p()
         self._members = members
         self._open = False
-        with _environment(env), _captured_stderr() as said:
+        with _environment(env), captured_stderr() as said:
             if abi < _FIRST_ABI_WITH_ID:
                 result = _INIT_OLD(members.init)(
                     n_ranks, n_nodes, None, ctypes.byref(self._context)
@@ -391,7 +391,7 @@ def _set_variable(name: str, value: str | None) -> None:
 
 
 @contextmanager
-def _captured_stderr() -> Iterator[list[str]]:
+def captured_stderr() -> Iterator[list[str]]:
     """Collect what native code writes to file descriptor 2 into the list that is yielded."""
     lines: list[str] = []
     with _process_lock, tempfile.TemporaryFile() as file:

@@ -23,11 +23,12 @@ from rccltune.bits.choice import bits_name
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Judgement, Rule, RuleState, SizeVerdict
-from rccltune.model.errors import VerificationError
+from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import RULES, SILENT, Setting
-from rccltune.model.vocabulary import Collective, Placement, format_size
+from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
 from rccltune.rules.choices import choice_of
+from rccltune.rules.documents import intervals_left
 from rccltune.rules.reader import read_rules
 from rccltune.session import plan
 from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, QUICK, CollectiveCall, Label, Step
@@ -62,6 +63,7 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
         name: of the bits, as the file has it.
 
     Raises:
+        CommandLineError: a rule has no end.
         VerificationError: a bit differs; it says where.
     """
     sides, scale = verifying.sides, verifying.scale
@@ -77,6 +79,8 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
         for number in range(verifying.request.n_communicators or N_COMMUNICATORS)
     }
     measuring = sides.measuring
+    steps = [step for found in communicators.values() for step in found]
+    measuring.largest = max([measuring.largest, *(step.call.nbytes for step in steps)])
     measuring.complete(RunPlan(plugin=True, communicators=communicators, rules=content))
     table = measuring.table()
     table = table[(table["purpose"] == plan.VERIFY) & (table["rules"] == digest)]
@@ -88,38 +92,58 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
     verifying.bits_times = tuple(times)
     found = tuple(
         replace(
-            RuleVerdict.of(rule, RuleState.KEEPS_BITS), n_sizes=len(_probed(rule, scale.n_ranks))
+            RuleVerdict.of(rule, RuleState.KEEPS_BITS),
+            n_sizes=len(_probed(rule.collective, rule.min_nbytes, rule.max_nbytes, scale.n_ranks)),
         )
         for rule in rules
     )
     return JudgedFile(rules=found, sizes=tuple(_verdicts(table, times)))
 
 
-def _probed(rule: Rule, n_ranks: int) -> tuple[int, ...]:
-    """Ends and middle of a rule, in bytes that can be called; none of one that adds nothing."""
-    if rule.collective not in probes.ADDING:
+def _probed(collective: Collective, low: int, high: int, n_ranks: int) -> tuple[int, ...]:
+    """Ends and middle of a range, in bytes that can be called; none of what adds nothing."""
+    if collective not in probes.ADDING:
         return ()
-    low = max(rule.min_nbytes, plan.grain(rule.collective, n_ranks))
-    step = plan.grain(rule.collective, n_ranks)
-    first, last = -(-low // step) * step, rule.max_nbytes // step * step
+    step = plan.grain(collective, n_ranks)
+    first, last = -(-max(low, step) // step) * step, high // step * step
     middle = round(math.sqrt(first * max(first, last)) / step) * step
     return tuple(sorted({one for one in (first, middle, last) if first <= one <= last}))
 
 
 def probes_of(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step]:
-    """Probes of a file's rules in one communicator.
+    """Probes of a file's rules in one communicator, and of sizes that they leave out.
 
     Args:
         rules: for these ranks.
         n_ranks: how many.
         number: of the communicator; each is asked in another way.
+
+    Raises:
+        CommandLineError: a rule has no end; it says which.
     """
     dtype, placement, clock = _WAYS[number % len(_WAYS)]
-    for rule in rules:
-        for nbytes in _probed(rule, n_ranks):
-            call = CollectiveCall(rule.collective, dtype, probes.SUM, placement, nbytes)
+    for collective, low, high in _ranges(rules):
+        for nbytes in _probed(collective, low, high, n_ranks):
+            call = CollectiveCall(collective, dtype, probes.SUM, placement, nbytes)
             how = clock if nbytes <= GRAPH_UP_TO else LOOP
             yield Step(plan.ORDER, RULES, call, how)
+
+
+def _ranges(rules: Sequence[Rule]) -> Iterator[tuple[Collective, int, int]]:
+    """Each rule, then what lies between 0 and the largest of a collective without a rule."""
+    for rule in rules:
+        if rule.max_nbytes == MAX_NBYTES and rule.collective in probes.ADDING:
+            raise CommandLineError(
+                f"{rule.collective.value} from {format_size(rule.min_nbytes)}: this rule has no "
+                "end, and no call so large can be probed",
+                hint="rules with '#@ bits' end at the largest call that was probed.",
+            )
+        yield rule.collective, rule.min_nbytes, rule.max_nbytes
+    for collective in dict.fromkeys(rule.collective for rule in rules):
+        own = [rule for rule in rules if rule.collective is collective]
+        whole = (0, max(rule.max_nbytes for rule in own))
+        for low, high in intervals_left(whole, own):
+            yield collective, low, high
 
 
 def _timings(

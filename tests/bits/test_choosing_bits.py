@@ -34,7 +34,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_rules_reach_from_0_to_the_largest_probe(
-    node: Path, capsys: pytest.CaptureFixture[str]
+    node: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without an uncovered range; the file names its bits, and explain says what is promised."""
     sweep = ["sweep", "--simulate", str(node), "--mode", "spx-nps1", *SWEPT, "--same-bits"]
@@ -46,9 +46,13 @@ def test_rules_reach_from_0_to_the_largest_probe(
     assert [str(rule.setting) for rule in file.rules] in (["tree/ll/1"], ["tree/ll/3"])
     assert (file.rules[0].min_nbytes, file.rules[-1].max_nbytes) == (0, 1 << 20)
     assert "as (((2+3)+1)+0)" in path.read_text(encoding="utf-8")
-    capsys.readouterr()
+    capfd.readouterr()
     assert run(["explain", str(path)]) == 0
-    assert f"results keep their bits ({file.bits})" in " ".join(capsys.readouterr().out.split())
+    said = capfd.readouterr()
+    assert f"results keep their bits ({file.bits})" in " ".join(said.out.split())
+    # No job made a call.
+    assert "R27" not in said.err
+    assert "whether they keep their bits" in " ".join(said.err.split())
 
 
 def test_a_session_without_probes_has_no_such_rules(

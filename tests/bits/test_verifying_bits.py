@@ -16,7 +16,7 @@ from rccltune.cli import run
 from rccltune.measure.instrument import session_instrument
 from rccltune.measure.passes import RunPlan
 from rccltune.measure.request import session_request
-from rccltune.model.errors import MachineError, VerificationError
+from rccltune.model.errors import CommandLineError, MachineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.rules.reader import read_rules
@@ -77,7 +77,34 @@ def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) 
     rules.write_text(re.sub(r"tree,ll,\d+", "tree,ll,-1", text), encoding="utf-8")
     assert run(["verify"]) == 9
     assert "2 trees: bits depend on size" in capsys.readouterr().err
+    assert run(["check"]) == 9
+    said = capsys.readouterr().out
+    assert "other bits" in said
+    assert "wrong results" not in said
     assert run(["deploy", "out"]) == 9
+
+
+def _probed(rows: str) -> list[int]:
+    file = read_rules(f"#@ bits trees-1\n{rows}#@ end {rows.count('allreduce')}\n".encode())
+    return [step.call.nbytes for step in same_bits.probes_of(file.rules, 4, 0)]
+
+
+def test_sizes_without_a_rule_are_probed_too() -> None:
+    """Below the largest rule the library's own choice may add otherwise; above it nothing is."""
+    whole = "allreduce,0,65536,tree,ll,1,1,4,-1,-1\n"
+    assert max(_probed(whole)) == 65536
+    cut = _probed(
+        "allreduce,0,1024,tree,ll,1,1,4,-1,-1\nallreduce,32768,65536,tree,ll,1,1,4,-1,-1\n"
+    )
+    assert any(1024 < nbytes < 32768 for nbytes in cut)
+    assert max(cut) == 65536
+    assert min(_probed("allreduce,32768,65536,tree,ll,1,1,4,-1,-1\n")) < 32768
+
+
+def test_a_rule_without_an_end_is_refused() -> None:
+    """By its words, and not by ranks that get no buffer for it."""
+    with pytest.raises(CommandLineError, match="all_reduce from 1 KiB: this rule has no end"):
+        _probed("allreduce,1024,9223372036854775807,tree,ll,1,1,4,-1,-1\n")
 
 
 @pytest.mark.long
