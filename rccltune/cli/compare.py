@@ -175,13 +175,14 @@ def compare(
         if bits:
             _show_bits(console, asked, context)
         done = _measured(console, asked)
+    # What was measured is shown even where a file cannot be written.
+    console.result(done.as_plain(), text_of(done, color=console.color))
     if done.folder is not None:
         from rccltune.report.compared import draw
 
         draw(done, done.folder)
     if markdown is not None:
         _write(markdown, done.markdown())
-    console.result(done.as_plain(), text_of(done, color=console.color))
     context.exit(done.exit_code)
 
 
@@ -281,7 +282,7 @@ def text_of(done: ComparisonResult, *, color: bool) -> JoinedLines:
     lines += done.remarks
     counted = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)
     where = f", in {done.folder}" if done.folder else ""
-    lines.append(f"B is {counted} of {len(done.table)} sizes; {done.how}{where}")
+    lines.append(f"{len(done.table)} sizes: {counted}; {done.how}{where}")
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
     return join_lines(lines)

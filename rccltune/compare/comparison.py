@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from rccltune.compare.known_changes import NewerSide, ReleaseChange, known_chang
 from rccltune.compare.measuring import MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import NO_TUNER, PERHAPS, with_reasons
 from rccltune.compare.results import ComparisonResult
-from rccltune.compare.sides import Side, check_entries, parse_side
+from rccltune.compare.sides import WORDS, Side, check_entries, parse_side
 from rccltune.launch import signals
 from rccltune.launch.variables import (
     CHANNELS,
@@ -52,6 +53,8 @@ from rccltune.variants.past_tuner import PathPast
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rccltune.simulate.node import SimulatedNode
 
 # Of this side where nobody knows better; it asks a tuner in every library.
 _COLLECTIVE: Final = Collective.ALL_REDUCE
@@ -137,7 +140,7 @@ def are_sessions(a: str, b: str) -> bool:
     Raises:
         CommandLineError: one of the two is a folder.
     """
-    folders = [Path(one).is_dir() for one in (a, b)]
+    folders = [one not in ("", *WORDS) and Path(one).is_dir() for one in (a, b)]
     if any(folders) and not all(folders):
         raise CommandLineError(
             "one side is a folder and the other is none",
@@ -250,12 +253,17 @@ def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, 
         "scale": site.scale.short,
         "placement": site.seating.place.name,
         "product": site.fingerprint.product,
-        "node": None if site.node is None else site.node.name,
+        "node": None if site.node is None else _told_node(site.node),
         "sizes": {name.value: [own[0], own[-1]] for name, own in scope.sizes.items()},
         "dtype": scope.dtype,
         "op": scope.op,
         "timing": scope.timing,
     }
+
+
+def _told_node(node: SimulatedNode) -> str:
+    """Its name, and letters by which a changed file of the same name is told from it."""
+    return f"{node.name} ({hashlib.sha256(compiled.written(node)).hexdigest()[:12]})"
 
 
 def _seen_by(one: MeasuredSide) -> LaunchEnvironment:

@@ -180,9 +180,11 @@ class ComparisonResult:
             return f"from two sessions' {self.repeats}, not in turns"
         if self.table["timing"].eq("").all():
             return "no size had to be timed"
+        # The folder may have more than were asked for now, or fewer where the budget is spent.
+        n = int(self.table[["n_a", "n_b"]].max(axis=None))
         if self.repeats == "starts":
-            return f"{self.n_starts} starts of each in turns, {self.seconds:.0f} s"
-        return f"{self.n_starts} communicators in turns, {self.seconds:.0f} s"
+            return f"{n} starts of each in turns, {self.seconds:.0f} s"
+        return f"{n} communicators in turns, {self.seconds:.0f} s"
 
     def counts(self) -> dict[str, int]:
         """Sizes of each verdict."""

@@ -30,6 +30,8 @@ SITE: Final = "site"
 _DEFAULT: Final = "default"
 _IDLE: Final = "idle"
 _LIBRARIES: Final = ("torch", "real")
+# A side even where a folder has such a name; ./torch is the folder.
+WORDS: Final = (SITE, _IDLE, *_LIBRARIES)
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _LIBRARY: Final = re.compile(r".*\.so(\.\d+)*")
 

@@ -15,6 +15,7 @@ from rccltune.session.plan import PlacedStep
 from rccltune.session.runs import EndFile, PerfRun
 
 _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
+_SIMULATED: Final = re.compile(r"^rccltune simulated node: (.*)", re.MULTILINE)
 # A rank that only says that another one is gone.
 _ECHO: Final = re.compile(r"is gone|other ranks")
 _GONE: Final = re.compile(r"rank (\d+) is gone")
@@ -79,6 +80,8 @@ def _words(made: PerfRun, *, stalled: bool) -> str:
         log = ""
     said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
     own = [words for words in said if not _ECHO.search(words)]
+    if not own and not stalled and (match := _SIMULATED.search(log)):
+        own = [match[1]]
     # Ranks that hang are ended by us, and see each other go: that says nothing of why they hung.
     return next(iter(own if stalled else [*own, *said]), "")[:400]
 

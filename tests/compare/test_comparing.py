@@ -215,3 +215,24 @@ def test_what_the_site_chooses_is_named(
     assert table().loc[16 << 10, "b_ran"].startswith("ring/ll")
     out = capsys.readouterr().out
     assert lacks(out, "A has these of the site, which choose: NCCL_ALGO=Tree", "B has none") == []
+
+
+def test_a_changed_node_is_another_question(
+    compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file has its old name; times of before are not what it says now."""
+    assert compare("site", "idle", *SIZES) == 0
+    assert compare("site", "idle", *SIZES) == 0
+    assert compare("site", "idle", *SIZES, noise={"sigma": 0.03, "launch_sigma": 0.01}) == 7
+    assert "node: smallest (" in capsys.readouterr().err
+
+
+def test_what_was_measured_is_shown_though_a_file_cannot_be_written(
+    compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table comes first, and the error says which file."""
+    Path("file").write_text("")
+    assert compare("site", "idle", *SIZES, "--markdown", "file/c.md") == 7
+    found = capsys.readouterr()
+    assert "3 sizes: 3 equal" in found.out
+    assert "c.md" in found.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -104,3 +105,6 @@ def test_a_pull_request_gets_a_short_table() -> None:
     )
     assert lines[-1].startswith("SIMULATED")
     assert done.exit_code == 9
+    # A folder of eight starts that is asked for six says eight; one that was cut what it has.
+    cut = replace(done, table=TABLE.assign(n_a=5, n_b=4))
+    assert cut.how == "5 starts of each in turns, 1 s"

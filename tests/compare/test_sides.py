@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.compare.comparison import are_sessions
 from rccltune.compare.sides import Side, list_sides, parse_side
 from rccltune.model.errors import CommandLineError, InputFileError, RccltuneError
 from rccltune.model.settings import RULES, SILENT, Setting
@@ -97,6 +98,18 @@ def test_what_is_no_side_is_named(text: str, said: str) -> None:
     with pytest.raises(RccltuneError) as caught:
         side(text)
     assert said in str(caught.value)
+
+
+def test_words_win_over_folders_of_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout of PyTorch ``torch`` is its library still; nothing is no folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("torch", "site", "s"):
+        Path(name).mkdir()
+    assert not are_sessions("site", "torch")
+    assert not are_sessions("site", "")
+    assert are_sessions("./torch", "s")
 
 
 def test_the_list_says_what_each_needs() -> None:

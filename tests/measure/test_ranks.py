@@ -159,6 +159,20 @@ def test_a_host_that_does_not_see_the_session_is_told_so(tmp_path: Path) -> None
     assert "that all hosts share" in str(caught.value)
 
 
+def test_a_simulated_node_says_why_its_ranks_are_gone(tmp_path: Path) -> None:
+    """Where ranks say of each other alone that they are gone."""
+    own = make(tmp_path, [step("check", "ring/ll")], done=[0, 0])
+    (own / "log.txt").write_text(
+        "rccltune simulated node: it has no time for 4 ranks\n"
+        "rccltune-perf: rank 0: line 2 of the plan: rank 1 is gone\n"
+    )
+    ended = process.LaunchEnd(
+        exit_code=64, signal=None, timed_out=False, lingered=False, duration_s=1.0
+    )
+    end = failures.end_of_run(runs.read_run(own), ended, stalled=False)
+    assert end.words == "it has no time for 4 ranks"
+
+
 # As Open MPI 5.0.11 says it of a program that the other host lacks.
 LAUNCHER = """\
 --------------------------------------------------------------------------
