@@ -140,8 +140,9 @@ def compare(
       rccltune compare site NCCL_MIN_NCHANNELS=32
       rccltune compare old.csv new.csv
 
-    Exit codes: 0 equal or faster, 2 command line, 4 no such side here, 5 A or a library cannot
-    run, 7 the folder has another comparison, 8 undecided somewhere, 9 B slower, wrong or failed.
+    Exit codes: 0 equal or faster, 2 command line, 3 a rule file has mistakes, 4 no such side
+    here, 5 A or a library cannot run, 7 the folder has another comparison or is no session, 8
+    undecided somewhere, 9 B slower, wrong or failed.
     """
     from rccltune.compare import comparison
     from rccltune.compare.bits import SHARED
