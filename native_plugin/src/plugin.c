@@ -137,7 +137,9 @@ static enum plugin_status start(const struct plugin_comm *comm, const struct set
     (*plugin)->by_program = by_program;
     (*plugin)->is_noted = watch != NULL || record != NULL || by_program;
     (*plugin)->pid = process_id();
-    newest_of_program = by_program ? *plugin : newest_of_program;
+    if (by_program) { /* in a job nobody writes it: its threads make communicators at once */
+        newest_of_program = *plugin;
+    }
     config->table = NULL;
     return PLUGIN_READY;
 }
