@@ -19,6 +19,8 @@ from rccltune.measure.request import session_request
 from rccltune.model.errors import CommandLineError, MachineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
+from rccltune.report import words
+from rccltune.report.contents import read_contents
 from rccltune.rules.reader import read_rules
 from rccltune.session import plan
 from rccltune.session.plan import Label
@@ -69,6 +71,11 @@ def test_slower_rules_stay_as_they_are(rules: Path, capsys: pytest.CaptureFixtur
     assert all(one["rules_us"] > 0 < one["library_us"] for one in stored["bits_times"])
     assert run(["check"]) == 0
     assert f"keeps the bits {after.bits}" in " ".join(capsys.readouterr().out.split())
+    shown = read_contents(SESSION, reporter=Reporter())
+    said = words.claim(shown)
+    assert f"Results keep their bits ({after.bits})" in said
+    assert "of the library's own time" in said
+    assert not any("must gain" in line for line in words.method(shown))
 
 
 def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
