@@ -31,7 +31,7 @@ def probed(
         reporter: told what goes on.
 
     Raises:
-        CommandLineError: no rule of the file is for so many ranks, or one has no end.
+        CommandLineError: no rule of the file is for so many ranks, or one cannot be probed.
         LaunchError: the ranks fail.
     """
     site, name = instrument.site, wanted.file.bits or ""

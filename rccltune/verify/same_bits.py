@@ -63,7 +63,7 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
         name: of the bits, as the file has it.
 
     Raises:
-        CommandLineError: a rule has no end.
+        CommandLineError: a rule cannot be probed.
         VerificationError: a bit differs; it says where.
     """
     sides, scale = verifying.sides, verifying.scale
@@ -119,7 +119,7 @@ def probes_of(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step
         number: of the communicator; each is asked in another way.
 
     Raises:
-        CommandLineError: a rule has no end; it says which.
+        CommandLineError: a rule cannot be probed; it says which, and why.
     """
     dtype, placement, clock = _WAYS[number % len(_WAYS)]
     for collective, low, high in _ranges(rules):
@@ -129,14 +129,26 @@ def probes_of(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step
             yield Step(plan.ORDER, RULES, call, how)
 
 
+def _why_not_probed(rule: Rule) -> str:
+    """Why nobody can say whether a rule keeps the bits; empty where probes say it."""
+    if not rule.collective.reduces:
+        return ""
+    if rule.collective not in probes.ADDING:
+        return "the order in which it adds cannot be probed"
+    if rule.max_nbytes == MAX_NBYTES:
+        return "this rule has no end, and no call so large can be probed"
+    if rule.reg_buff is not None or rule.num_pipe_ops is not None:
+        return "this rule leaves calls to the library by their group or buffers"
+    return ""
+
+
 def _ranges(rules: Sequence[Rule]) -> Iterator[tuple[Collective, int, int]]:
     """Each rule, then what lies between 0 and the largest of a collective without a rule."""
     for rule in rules:
-        if rule.max_nbytes == MAX_NBYTES and rule.collective in probes.ADDING:
+        if why := _why_not_probed(rule):
             raise CommandLineError(
-                f"{rule.collective.value} from {format_size(rule.min_nbytes)}: this rule has no "
-                "end, and no call so large can be probed",
-                hint="rules with '#@ bits' end at the largest call that was probed.",
+                f"{rule.collective.value} from {format_size(rule.min_nbytes)}: {why}",
+                hint="emit-config --same-bits writes no such rule below '#@ bits'.",
             )
         yield rule.collective, rule.min_nbytes, rule.max_nbytes
     for collective in dict.fromkeys(rule.collective for rule in rules):

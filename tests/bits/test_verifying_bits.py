@@ -92,7 +92,7 @@ def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def _probed(rows: str) -> list[int]:
-    file = read_rules(f"#@ bits trees-1\n{rows}#@ end {rows.count('allreduce')}\n".encode())
+    file = read_rules(f"#@ bits trees-1\n{rows}#@ end {rows.count('reduce,')}\n".encode())
     return [step.call.nbytes for step in same_bits.probes_of(file.rules, 4, 0)]
 
 
@@ -108,10 +108,19 @@ def test_sizes_without_a_rule_are_probed_too() -> None:
     assert min(_probed("allreduce,32768,65536,tree,ll,1,1,4,-1,-1\n")) < 32768
 
 
-def test_a_rule_without_an_end_is_refused() -> None:
-    """By its words, and not by ranks that get no buffer for it."""
-    with pytest.raises(CommandLineError, match="all_reduce from 1 KiB: this rule has no end"):
-        _probed("allreduce,1024,9223372036854775807,tree,ll,1,1,4,-1,-1\n")
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("allreduce,1024,9223372036854775807,tree,ll,1,1,4,-1,-1", "no end"),
+        ("allreduce,1024,65536,tree,ll,1,1,4,-1,0", "group or buffers"),
+        ("allreduce,1024,65536,tree,ll,1,1,4,2,-1", "group or buffers"),
+        ("reduce,1024,65536,ring,ll,1,1,4,-1,-1", "cannot be probed"),
+    ],
+)
+def test_a_rule_that_cannot_be_probed_is_refused(row: str, why: str) -> None:
+    """It would be said to keep bits of which nobody knows."""
+    with pytest.raises(CommandLineError, match=f"from 1 KiB: .*{why}"):
+        _probed(f"{row}\n")
 
 
 @pytest.mark.long
