@@ -26,6 +26,7 @@ from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.model.errors import MachineError, reason_of
 
 TORCH: Final = "torch"
+REAL: Final = "real"
 _MIB: Final = 1 << 20
 # What a folder may hold, RCCL's before NCCL's.
 _NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
@@ -78,6 +79,10 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
     Raises:
         MachineError: there is none; it says where was looked, and how to name one.
     """
+    if str(named) == REAL:
+        raise MachineError(
+            "'real' is the RCCL of simulated nodes", hint="name a librccl.so, or use --simulate."
+        )
     if named is not None and str(named) != TORCH:
         file = loaded_libraries.named_library(named)
         return _measured(file, None, "as named")
@@ -259,6 +264,11 @@ def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
     Raises:
         MachineError: nothing was downloaded, or there is no such file.
     """
+    if str(named) == TORCH:
+        raise MachineError(
+            "PyTorch's library does not run on a simulated node",
+            hint="name 'real', which scripts/fetch-rccl downloads, or a librccl.so.",
+        )
     file, runtime = real_rccl.real_library(named, variables), _native(HIP)
     own = file.parent / "ld-linux-x86-64.so.2"
     loader = own if own.exists() else Path("/lib64") / own.name

@@ -54,6 +54,14 @@ def test_nothing_is_told_with_every_place(bare: Path) -> None:
         library.find_library(Path("nowhere"), {})
 
 
+def test_words_for_libraries_say_where_they_are_had() -> None:
+    """Torch's on machines, the real one on simulated nodes; neither is a file that is missing."""
+    with pytest.raises(MachineError, match="RCCL of simulated nodes"):
+        library.find_library(Path("real"), {})
+    with pytest.raises(MachineError, match="does not run on a simulated node"):
+        library.real(Path("torch"), {})
+
+
 def wheel(bare: Path, monkeypatch: pytest.MonkeyPatch, *files: str) -> dict[str, Path]:
     """Packages with a torch, as wheels lay them out."""
     home = bare / "site-packages"
