@@ -56,13 +56,15 @@ def verifications(folder: Path, files: Mapping[str, RuleFile]) -> Iterator[Verif
 
 
 def _is_current(said: VerdictFile, file: RuleFile | None) -> bool:
-    """Whether the file that was verified has just the rules that were, for the same machine."""
+    """Whether the file that was verified has just those rules, for the same machine and bits."""
     if file is None:
         return False
     verified = {same(one) for one in said.standings if one.is_kept}
     scales = {(one.n_nodes, one.n_ranks) for one in said.standings}
     there = {same(r) for r in file.rules if not scales or (r.n_nodes, r.n_ranks) in scales}
     if said.requires is not None and said.requires != dict(file.requires):
+        return False
+    if said.bits != file.bits:
         return False
     # A fallback that nobody asked stands in the file and in no verdict.
     return verified <= there and len(there) == said.rules + said.fallbacks
