@@ -191,7 +191,7 @@ class JobResult:
         return self.gain_of(RunKind.RULES)
 
     def gain_of(self, kind: RunKind) -> Estimate | None:
-        """The same of a kind of run."""
+        """Ratio of the job as it is over runs of a kind, in pairs; None below two pairs."""
         as_is, theirs = (
             {run.pair: run.value for run in self._good(one)} for one in (RunKind.AS_IS, kind)
         )

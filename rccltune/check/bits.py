@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rccltune.check.bound import CheckedRule, RulesToCheck, Standing
+from rccltune.check.bound import CheckedRule, RulesToCheck, Standing, none_for
 from rccltune.launch import signals
 from rccltune.measure import rank_program
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument
-from rccltune.model.errors import CommandLineError, LaunchError, VerificationError
+from rccltune.model.errors import LaunchError, VerificationError
 from rccltune.model.reporter import Reporter
-from rccltune.session import files, plan, rows, runs, store
+from rccltune.session import plan, rows, runs
 from rccltune.session.plan import Label
-from rccltune.simulate import compiled
 from rccltune.verify import same_bits
 from rccltune.verify.rewriting import of_scale
 
@@ -38,13 +37,7 @@ def probed(
     rules = of_scale(wanted.file, site.scale)
     steps = list(same_bits.probes_of(rules, site.scale.n_ranks, 0))
     if not steps:
-        raise CommandLineError(
-            f"no rule of this file is for {site.scale}",
-            where=str(wanted.path),
-            hint="start as many ranks as its rules are for (--np).",
-        )
-    if site.node is not None:
-        files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
+        raise none_for(site.scale, wanted.path)
     hosts = HostComparison(named=site.hosts, session=folder, reporter=reporter, force=False)
     with (
         signals.interruptible(),

@@ -14,6 +14,7 @@ from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
+from rccltune.model.settings import Scale
 from rccltune.releases import exact_release
 from rccltune.rules.placement_files import file_name
 from rccltune.rules.reader import RuleFile
@@ -215,6 +216,15 @@ def _read(path: Path, request: Request) -> RulesToCheck:
     content = content_of(path)
     return RulesToCheck(
         path=path, content=content, file=read_accepted(content, path), request=request
+    )
+
+
+def none_for(scale: Scale, path: Path) -> CommandLineError:
+    """The error that no rule of a file is for the ranks that are started."""
+    return CommandLineError(
+        f"no rule of this file is for {scale}",
+        where=str(path),
+        hint="start as many ranks as its rules are for (--np).",
     )
 
 

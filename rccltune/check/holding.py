@@ -22,6 +22,7 @@ from rccltune.check.bound import (
     RulesToCheck,
     Standing,
     machine_differences,
+    none_for,
     without_place,
 )
 from rccltune.launch import signals
@@ -29,7 +30,6 @@ from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, find_instrument
 from rccltune.model import defaults
 from rccltune.model.choice import Rule, RuleState
-from rccltune.model.errors import CommandLineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import RULES, SILENT, Scale
 from rccltune.model.vocabulary import Collective, Placement
@@ -84,6 +84,9 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
         )
         # On another machine the plugin refuses them; with another library it says so and goes on.
         if wanted.file.rules and not quick and len(of_machine) == len(release):
+            node = instrument.site.node
+            if node is not None:
+                files.write_atomically(Path(name) / store.NODE_FILE, compiled.written(node))
             judge = measured if wanted.file.bits is None else probed
             rules = judge(wanted, instrument, Path(name), reporter)
             settled = list(found.differences) == release
@@ -137,13 +140,7 @@ def measured(
     site = instrument.site
     called = sizes_called(of_scale(wanted.file, site.scale), site.scale)
     if not called:
-        raise CommandLineError(
-            f"no rule of this file is for {site.scale}",
-            where=str(wanted.path),
-            hint="start as many ranks as its rules are for (--np).",
-        )
-    if site.node is not None:
-        files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
+        raise none_for(site.scale, wanted.path)
     with signals.interruptible():
         measuring = _comparison(wanted, instrument, called, folder, reporter)
         measuring.measure()

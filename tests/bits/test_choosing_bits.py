@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yamls
 
-from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model.errors import MachineError
 from rccltune.rules.reader import read_rules
 
-NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SWEPT = ("--collective", "all_reduce", "--min-bytes", "16K", "--max-bytes", "1M", "--factor", "8")
 
 
-@pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Four ranks; of the channels the first three go round alike."""
-    try:
-        plugin.native_folder()
-    except MachineError as error:
-        pytest.skip(str(error))
-    monkeypatch.chdir(tmp_path)
-    raw: dict[str, Any] = yamls.loaded(NODE.read_text(encoding="utf-8"))
-    raw["scale"]["ranks"] = 4
-    raw["library"]["graph"]["rings"] = ["0 1 2 3", "0 1 2 3", "0 1 2 3", "0 2 1 3"]
-    path = tmp_path / "node.yaml"
-    path.write_text(yamls.dumped(raw), encoding="utf-8")
-    return path
-
-
 def test_rules_reach_from_0_to_the_largest_probe(
-    node: Path, capfd: pytest.CaptureFixture[str]
+    two_orders: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without an uncovered range; the file names its bits, and explain says what is promised."""
-    sweep = ["sweep", "--simulate", str(node), "--mode", "spx-nps1", *SWEPT, "--same-bits"]
+    sweep = ["sweep", "--simulate", str(two_orders), "--mode", "spx-nps1", *SWEPT, "--same-bits"]
     assert run([*sweep, "--communicators", "1"]) == 0
     assert run(["emit-config", "--same-bits"]) == 0
     path = next(Path("rccltune-session").glob("rccl_tuner*.csv"))
@@ -56,10 +35,10 @@ def test_rules_reach_from_0_to_the_largest_probe(
 
 
 def test_a_session_without_probes_has_no_such_rules(
-    node: Path, capsys: pytest.CaptureFixture[str]
+    two_orders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Says which command probes."""
-    sweep = ["sweep", "--simulate", str(node), "--mode", "spx-nps1", *SWEPT]
+    sweep = ["sweep", "--simulate", str(two_orders), "--mode", "spx-nps1", *SWEPT]
     assert run([*sweep, "--communicators", "1"]) == 0
     assert run(["emit-config", "--same-bits"]) == 8
     assert "rccltune sweep --same-bits" in capsys.readouterr().err

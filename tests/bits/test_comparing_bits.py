@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yamls
 
-from rccltune import plugin
 from rccltune.cli import run
 from rccltune.compare.bits import first_difference
-from rccltune.model.errors import MachineError
 
-NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SIZES = ("--min-bytes", "1K", "--max-bytes", "4K")
 
 
@@ -36,17 +32,9 @@ def test_the_first_element_with_another_tree(a: list[str], b: list[str], first: 
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def node(four_ranks: Callable[..., Path]) -> str:
     """Four ranks of one ring order."""
-    try:
-        plugin.native_folder()
-    except MachineError as error:
-        pytest.skip(str(error))
-    monkeypatch.chdir(tmp_path)
-    raw: dict[str, Any] = yamls.loaded(NODE.read_text(encoding="utf-8"))
-    raw["scale"]["ranks"] = 4
-    (tmp_path / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
-    return "node.yaml"
+    return four_ranks().name
 
 
 def test_a_ring_and_a_tree_differ_and_channels_of_a_tree_do_not(node: str) -> None:

@@ -6,17 +6,14 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yamls
 
-from rccltune import plugin
 from rccltune.cli import run
 from rccltune.measure.instrument import session_instrument
 from rccltune.measure.passes import RunPlan
 from rccltune.measure.request import session_request
-from rccltune.model.errors import CommandLineError, MachineError, VerificationError
+from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.report import words
@@ -29,25 +26,23 @@ from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import digest_of
 
-NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SESSION = Path("rccltune-session")
 # Of 4 ranks with two ring orders these add by another tree, or by several.
 OTHERS = ("tree,ll,4", "tree,ll,8", "tree,ll,-1", "ring,ll,1", "ring,simple,4", "ring,simple,-1")
 
 
 @pytest.fixture
-def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def rules(two_orders: Path) -> Path:
     """A session's rule file with ``#@ bits``, of four ranks."""
-    try:
-        plugin.native_folder()
-    except MachineError as error:
-        pytest.skip(str(error))
-    monkeypatch.chdir(tmp_path)
-    raw: dict[str, Any] = yamls.loaded(NODE.read_text(encoding="utf-8"))
-    raw["scale"]["ranks"] = 4
-    raw["library"]["graph"]["rings"] = ["0 1 2 3", "0 1 2 3", "0 1 2 3", "0 2 1 3"]
-    (tmp_path / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
-    sweep = ["sweep", "--simulate", "node.yaml", "--mode", "spx-nps1", "--collective", "all_reduce"]
+    sweep = [
+        "sweep",
+        "--simulate",
+        two_orders.name,
+        "--mode",
+        "spx-nps1",
+        "--collective",
+        "all_reduce",
+    ]
     sizes = ["--min-bytes", "16K", "--max-bytes", "1M", "--factor", "8"]
     assert run([*sweep, *sizes, "--same-bits", "--communicators", "1"]) == 0
     assert run(["emit-config", "--same-bits"]) == 0
