@@ -167,9 +167,13 @@ def rules_of_session(session: Path, request: Request) -> RulesToCheck:
     if kept is None:
         return replace(found, unknown=("nobody verified these rules; rccltune verify does",))
     standing = tuple(one for one in kept.standings if one.is_kept)
-    mine = {without_place(one) for one in of_scale(found.file, kept.scale)}
+    # What stands behind other rules is in the verdict by its number alone.
+    rules = of_scale(found.file, kept.scale)
+    mine = {without_place(one) for one in rules if not one.fallback}
+    theirs = {without_place(one.rule) for one in standing if not one.fallback}
+    n_fallbacks = sum(one.fallback for one in rules)
     differences: tuple[str, ...] = ()
-    if mine != {without_place(one.rule) for one in standing}:
+    if mine != theirs or n_fallbacks != kept.fallbacks:
         differences = ("the rules are not those that were verified: the file was changed since",)
     return replace(found, verified=standing, differences=differences)
 

@@ -105,6 +105,22 @@ def test_rules_of_a_session_hold_until_something_differs(
     assert lacks(capsys.readouterr().out, "not those that were verified") == []
 
 
+def test_a_rule_behind_another_is_no_change(swept: Path) -> None:
+    """As tune leaves it where a setting cannot be had everywhere; one more than verified is."""
+    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    (rules,) = swept.glob("rccl_tuner*.csv")
+    text = rules.read_text()
+    (line,) = (one for one in text.splitlines() if one.startswith("allreduce,"))
+    behind = line.replace("ring,simple", "tree,ll")
+    rules.chmod(0o644)
+    rules.write_text(text.replace(line, f"{line}\n{behind}").replace("#@ end 1", "#@ end 2"))
+    assert run(["check", "s", "--quick"]) == 9
+    verdict = json.loads((swept / "verdict.json").read_text())
+    assert verdict["fallbacks"] == 0
+    (swept / "verdict.json").write_text(json.dumps(verdict | {"fallbacks": 1}))
+    assert run(["check", "s", "--quick"]) == 0
+
+
 def test_a_deployed_folder_checks_itself(swept: Path, tmp_path: Path) -> None:
     """By its own script; a rule file that was changed there is seen without measuring."""
     assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
