@@ -113,7 +113,7 @@ VARIABLES = _named(
 MACHINE_FIELDS = _named(
     """
     format host status reason vendor product arch device_id mode n_hidden boot_id driver kernel rocm
-    compute_units mixed kfd_generation n_devices xgmi_hops disagreements
+    compute_units kfd_generation n_devices xgmi_hops disagreements
     oams address cu_count n_gpus n_expected numa_node identity contradiction compute memory
     devices index oam partition xcds iods render_minor can_open mec_firmware
     libraries path owner version sha256 simulated tuner_abi reads_rules

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def doctor(*, console: Console, strict: bool) -> None:
     """Say what would spoil or falsify a measurement here, and the command that mends it.
 
-    Reads and changes nothing. Each finding says what is there, where it was read, what is expected,
-    the remedy, and whether it makes results unrepeatable. "stops": a sweep cannot run; "warns": it
-    runs and its figures may be wrong; "notes": to know and to keep the same. RCCLTUNE_SYSROOT names
-    a captured machine to look at instead.
+    Reads and changes nothing. Each finding says what is there, where it was read, the remedy, and
+    whether it makes results unrepeatable. "stops": a sweep cannot run; "warns": it runs and its
+    figures may be wrong; "notes": to know and to keep the same. RCCLTUNE_SYSROOT names a captured
+    machine to look at instead.
 
     \b
     Example:
@@ -83,8 +83,6 @@ def _told(findings: Iterable[Finding], console: Console) -> JoinedLines:
             join_lines([head, f"  {finding.name}: {finding.message}"], gap=""),
             f"       at: {finding.where}",
         ]
-        if finding.expected is not None:
-            lines.append(f"       expected: {finding.expected}")
         lines.append(f"       remedy: {finding.remedy}")
         if finding.spoils:
             verb = "must stay the same for" if word == "notes" else "spoils"

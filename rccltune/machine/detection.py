@@ -154,8 +154,7 @@ def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
 
 def _with_common_mode(root: SystemRoot, system: System) -> System:
     """The common answer for the machine, as the plugin gives it where no HIP names a GPU."""
-    nothing_seen = not system.gpus and not system.n_hidden
-    live = [oam for oam in system.oams if oam.n_gpus or nothing_seen]
+    live = system.live_oams
     if not live and system.n_hidden:
         return replace(system, reason="all GPUs are hidden from this process")
     if not live and pci.can_be_listed(root):
@@ -171,9 +170,7 @@ def _with_common_mode(root: SystemRoot, system: System) -> System:
         mode=_common(oam.mode for oam in live),
     )
     if len({(oam.arch, oam.device_id, oam.mode) for oam in live}) > 1:
-        first = live[0]
-        mixed = any(oam.mode != first.mode for oam in live if oam.arch == first.arch)
-        return replace(system, reason="the GPUs are not alike", is_mixed=mixed)
+        return replace(system, reason="the GPUs are not alike")
     wrong = next((oam.contradiction for oam in live if oam.contradiction), None)
     if wrong is not None:
         return replace(system, reason=wrong, mode=None)
@@ -272,7 +269,7 @@ def _contradiction(mode: Mode | None, n_nodes: int, n_xccs: int) -> str | None:
 def _numa(root: SystemRoot, address: str) -> tuple[int | None, str]:
     path = f"{pci.DEVICES}/{address}.0/numa_node"
     node = root.number(path)
-    return (node if node is not None and node >= 0 else None), f"/{path}"
+    return node, f"/{path}"
 
 
 def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:

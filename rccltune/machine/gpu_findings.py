@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rccltune.machine.kfd import NODES
 from rccltune.machine.mode_change import commands
 from rccltune.machine.products import product_of
 from rccltune.machine.records import Finding, Oam, System, notes, stops, warns
-from rccltune.machine.visible_devices import VISIBLE, in_force, visible_devices
+from rccltune.machine.visible_devices import in_force, visible_devices
 from rccltune.model.errors import MachineError
 
 _KFD: Final = f"/{NODES}"
 _CONTAINER: Final = "start the container with --device=/dev/kfd --device=/dev/dri"
 _NVIDIA: Final = "modprobe nvidia (root); start the container with --gpus all"
-# gfx942 parts that a rule file for an MI300X must not be taken on: arch and mode look the same.
-_OTHERS: Final = {
-    "MI300A": "six XCDs per APU, four APUs a node",
-    "MI308X": "four XCDs per OAM: 32 devices in CPX, not 64",
-    "MI325X": "eight XCDs as an MI300X, with other memory and clocks",
-}
 
 
 def gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -30,48 +24,38 @@ def gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding,
         *_hidden(system),
         *_partitions(system),
         *_modes(system),
-        *_products(system),
-        *_amdsmi(system),
+        *_sources(system),
         *_visible(system, variables),
     )
 
 
 def _presence(system: System) -> Iterator[Finding]:
-    if system.vendor == "nvidia" and not any(gpu.product for gpu in system.gpus):
+    models = dict.fromkeys(gpu.product for gpu in system.gpus if gpu.product)
+    if system.vendor == "nvidia" and not models:
         yield stops(
             "no-gpu",
             f"NVIDIA's driver drives none of the {len(system.gpus)} GPUs on the PCI bus",
             "/proc/driver/nvidia",
-            expected="the driver loaded: lsmod | grep nvidia",
             remedy=f"{_NVIDIA}.",
         )
-    elif system.vendor == "nvidia":
+    elif system.vendor == "nvidia" and len(models) > 1:
         yield notes(
-            "nvidia-gpus",
-            f"the GPUs are NVIDIA's ({len(system.gpus)}), so the mode is none",
-            system.gpus[0].sources.get("product", "/sys/bus/pci/devices"),
-            remedy="none is needed; what is said of partitions, HIP and ROCm does not apply.",
+            "nvidia-models",
+            f"the GPUs are of {len(models)} models ({', '.join(models)}): a rule file of this "
+            "node names none, and the plugin checks none here",
+            "/proc/driver/nvidia/gpus",
+            remedy="measure with one model alone (CUDA_VISIBLE_DEVICES), and give its rules to "
+            "jobs on that model.",
         )
-        models = dict.fromkeys(gpu.product for gpu in system.gpus if gpu.product)
-        if len(models) > 1:
-            yield notes(
-                "nvidia-models",
-                f"the GPUs are of {len(models)} models ({', '.join(models)}): a rule file of this "
-                "node names none, and the plugin checks none here",
-                system.gpus[0].sources.get("product", "/proc/driver/nvidia/gpus"),
-                remedy="measure with one model alone (CUDA_VISIBLE_DEVICES), and give its rules to "
-                "jobs on that model.",
-            )
     elif system.has_no_gpu:
         yield stops(
             "no-gpu",
             "this machine has no GPU that AMD's or NVIDIA's driver drives",
             "/sys/bus/pci/drivers/amdgpu, /proc/driver/nvidia",
-            expected="the driver loaded: lsmod | grep amdgpu, or lsmod | grep nvidia",
             remedy=f"AMD: modprobe amdgpu (root); {_CONTAINER}. NVIDIA: {_NVIDIA}. Without a GPU, "
             "use --simulate mi300x --mode cpx-nps4, or work on logs with rccltune import.",
         )
-    elif not system.oams and not system.n_hidden:
+    elif system.vendor is None and not system.n_hidden:
         yield stops(
             "no-sysfs",
             "there is no /sys to look at, so nothing is known of the GPUs",
@@ -88,7 +72,6 @@ def _hidden(system: System) -> Iterator[Finding]:
             "hidden-gpus",
             f"{system.n_hidden} devices are denied to this process, {n_visible or 'none'} are left",
             _KFD,
-            expected="all devices of the node",
             remedy=f"{_CONTAINER} and the groups video and render; or ask the scheduler for the "
             "whole node.",
             spoils=True,
@@ -116,7 +99,6 @@ def _hidden(system: System) -> Iterator[Finding]:
             f"{len(shut)} of {len(system.gpus)} devices have no render node here, such as "
             f"renderD{shut[0].render_minor} of {shut[0].address}; HIP will not see them",
             "/dev/dri",
-            expected="one renderD node per device",
             remedy="start the container with --device=/dev/dri, all of it.",
             spoils=True,
         )
@@ -132,7 +114,6 @@ def _partitions(system: System) -> Iterator[Finding]:
         "missing-partitions",
         f"{len(system.gpus)} devices of {expected}: {named}",
         _KFD,
-        expected=f"{expected} devices",
         remedy="older kernels have 64 DRM minors and a display card (ast, mgag200) takes one: "
         "modprobe -r ast; modprobe -r amdgpu; modprobe amdgpu (root), or blacklist ast; else "
         f"sweep with --np {len(system.gpus)}, knowing that rules for {expected} ranks need all.",
@@ -147,7 +128,10 @@ def _missing(system: System, oam: Oam) -> str:
 
 
 def _modes(system: System) -> Iterator[Finding]:
-    live = [oam for oam in system.oams if oam.n_gpus or not system.gpus]
+    live = system.live_oams
+    by_mode: dict[str, list[str]] = {}
+    for oam in live:
+        by_mode.setdefault(oam.mode_text, []).append(oam.address)
     if any(oam.contradiction for oam in live):
         yield stops(
             "mode-changing",
@@ -158,17 +142,13 @@ def _modes(system: System) -> Iterator[Finding]:
             spoils=True,
         )
         return
-    if system.is_mixed:
-        by_mode: dict[str, list[str]] = {}
-        for oam in live:
-            by_mode.setdefault(oam.mode_text, []).append(oam.address)
+    if len({(oam.arch, oam.mode) for oam in live}) > len({oam.arch for oam in live}):
         named = "; ".join(f"{mode} on {', '.join(where)}" for mode, where in by_mode.items())
         yield stops(
             "mixed-modes",
             f"the GPUs are in different modes: {named}",
             "current_compute_partition, current_memory_partition",
-            expected="one mode on all",
-            remedy=f"set one on all (root, idle GPUs){_parted(system, live)}; or hide the others "
+            remedy=f"set one on all (root, idle GPUs){_parted(system)}; or hide the others "
             "with ROCR_VISIBLE_DEVICES.",
             spoils=True,
         )
@@ -181,18 +161,6 @@ def _modes(system: System) -> Iterator[Finding]:
             remedy="hide the ones that are not measured with ROCR_VISIBLE_DEVICES.",
             spoils=True,
         )
-    yield from _unknown_modes(live)
-
-
-def _parted(system: System, live: Sequence[Oam]) -> str:
-    """The commands for the mode in which AMD would have this part partitioned."""
-    product = product_of(live[0].device_id)
-    if product is None or product.parted is None:
-        return ""
-    return f", {product.parted} say: {'; '.join(commands(product.parted, system.rocm))}"
-
-
-def _unknown_modes(live: Sequence[Oam]) -> Iterator[Finding]:
     if any(oam.mode is None and oam.n_gpus for oam in live):
         yield warns(
             "mode-unknown",
@@ -209,46 +177,34 @@ def _unknown_modes(live: Sequence[Oam]) -> Iterator[Finding]:
             remedy="amd-smi static --partition shows it (root); say it with --mode, and "
             "RCCLTUNE_MODE for the plugin.",
         )
-
-
-def _products(system: System) -> Iterator[Finding]:
-    parts = [part for oam in system.oams if (part := product_of(oam.device_id)) is not None]
-    place = f"PCI device id 0x{system.device_id:x}" if system.device_id else "PCI device id"
-    if any(part.is_virtual for part in parts):
+    parts = [product_of(oam.device_id) for oam in live]
+    if any(part.is_virtual for part in parts if part is not None):
         yield warns(
             "sriov-guest",
             f"the GPUs are virtual functions ({system.product or 'several kinds'}): the mode "
             "shown here is the guest's, not the host's",
-            place,
+            live[0].sources["device_id"],
             remedy="ask the host's administrator for the mode, and measure again after the guest "
             "has moved; rules of bare metal do not hold here.",
             spoils=True,
         )
-    for name in dict.fromkeys(part.name for part in parts if part.name in _OTHERS):
-        yield notes(
-            name.lower(),
-            f"{name}: {_OTHERS[name]}. It is gfx942 as the MI300X is",
-            place,
-            remedy="measure here; rules of an MI300X are not rules of this machine.",
-        )
 
 
-def _amdsmi(system: System) -> Iterator[Finding]:
-    answer = system.smi
-    if answer.status in ("failed", "crashed", "timed out"):
-        yield notes(
-            "amdsmi-failed",
-            f"amdsmi {answer.status}: {answer.detail}",
-            answer.source or "amdsmi",
-            remedy="what is shown comes from sysfs; use the bindings of the installed ROCm, under "
-            "<rocm>/share/amd_smi.",
-        )
+def _parted(system: System) -> str:
+    """The commands for the mode in which AMD would have this part partitioned."""
+    product = product_of(system.device_id)
+    if product is None or product.parted is None:
+        return ""
+    return f", {product.parted} say: {'; '.join(commands(product.parted, system.rocm))}"
+
+
+def _sources(system: System) -> Iterator[Finding]:
     if system.disagreements:
         first, *others = system.disagreements
         yield warns(
             "sources-disagree",
             first + (f"; {len(others)} more (rccltune detect --json)" if others else ""),
-            answer.source or "amdsmi",
+            system.smi.source or "amdsmi",
             remedy="look again when no mode change is under way; the driver's own is used.",
             spoils=True,
         )
@@ -256,34 +212,31 @@ def _amdsmi(system: System) -> Iterator[Finding]:
 
 def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
     """Findings of a site's own choice of devices; the runtimes end a list without a word."""
-    given = {name: variables[name] for name in VISIBLE if name in variables}
-    if not given:
+    lists = in_force(system.vendor, variables)
+    if not lists or not system.gpus:
         return
-    set_by_site = ", ".join(f"{name}={value}" for name, value in given.items())
-    where, unset = f"environment, {', '.join(given)}", f"unset {' '.join(given)}"
+    chosen = ", ".join(f"{name}={value}" for name, value in lists.items())
+    where, unset = f"environment, {', '.join(lists)}", f"unset {' '.join(lists)}"
     try:
         visible = visible_devices(system.gpus, system.vendor, variables)
     except MachineError as error:
         yield warns("bad-visible-devices", error.message, where, remedy=unset, spoils=True)
         return
-    lists = in_force(system.vendor, variables)
-    n_named = min((len(one.split(",")) for one in lists.values()), default=0)
-    if system.gpus and lists and not visible:
-        yield stops("no-visible-devices", f"{set_by_site} hides every GPU", where, remedy=unset)
-    elif system.gpus and lists and len(visible) < n_named:
+    if not visible:
+        yield stops("no-visible-devices", f"{chosen} hides every GPU", where, remedy=unset)
+    elif len(visible) < min(len(one.split(",")) for one in lists.values()):
         yield warns(
             "bad-visible-devices",
-            f"{set_by_site}: {len(visible)} devices are left, since the runtime ends a list at a "
+            f"{chosen}: {len(visible)} devices are left, since the runtime ends a list at a "
             "device that is not there, or is there twice",
             where,
-            expected="each device once, by number",
             remedy=unset,
             spoils=True,
         )
     else:
         yield notes(
             "visible-devices",
-            f"{set_by_site} chooses and orders the devices of every job here",
+            f"{chosen} chooses and orders the devices of every job here",
             where,
             remedy=f"{unset}, unless it belongs to what is measured.",
             spoils=True,

@@ -105,7 +105,6 @@ class Finding:
         message: what is there.
         where: file, variable or program that said so.
         remedy: the command, or one imperative sentence.
-        expected: what a machine fit for measuring has there, None where nothing is expected.
         spoils: whether results stop being repeatable.
     """
 
@@ -114,7 +113,6 @@ class Finding:
     message: str
     where: str
     remedy: str = field(kw_only=True)
-    expected: str | None = field(default=None, kw_only=True)
     spoils: bool = field(default=False, kw_only=True)
 
 
@@ -168,6 +166,7 @@ class Oam:
         mode: None where the compute mode is not known; ``memory`` is None where that half is not.
         n_gpus: devices of it that this process can see.
         n_expected: devices that it has in this mode, None where the product is not known.
+        numa_node: −1 where the firmware names none, None where the driver's file is not there.
         contradiction: why driver and KFD cannot both be right, None where they can.
     """
 
@@ -238,7 +237,6 @@ class System:
     device_id: int | None = None
     cu_count: int | None = None
     mode: Mode | None = None
-    is_mixed: bool = False
     n_hidden: int = 0
     oams: tuple[Oam, ...] = ()
     gpus: tuple[Gpu, ...] = ()
@@ -260,6 +258,12 @@ class System:
         return self.status == "none" and not self.gpus
 
     @property
+    def live_oams(self) -> tuple[Oam, ...]:
+        """OAMs with devices that a job can use; all of them where no device is listed or hidden."""
+        nothing_seen = not self.gpus and not self.n_hidden
+        return tuple(oam for oam in self.oams if oam.n_gpus or nothing_seen)
+
+    @property
     def mode_text(self) -> str:
         """``cpx-nps4``, ``cpx-?``, ``?`` or ``none``."""
         return mode_text(self.mode)
@@ -275,7 +279,6 @@ def as_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
     plain = {"format": 1, **_plain(asdict(system))}
     renamed = {
         "compute_units": "cu_count",
-        "mixed": "is_mixed",
         "kfd_generation": "generation",
         "devices": "gpus",
         "launchers": "starters",

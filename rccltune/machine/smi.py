@@ -105,15 +105,10 @@ def with_smi(system: System, asked: Smi) -> System:
         gpu = _speaker(asked.gpus, oam.address)
         oams.append(oam if gpu is None else _filled(oam, gpu))
         differ += [] if gpu is None else _differing(oam, gpu)
-    modes = {oam.mode for oam in oams if oam.n_gpus or not system.gpus}
+    system = replace(system, oams=tuple(oams), smi=asked, disagreements=tuple(differ))
+    modes = {oam.mode for oam in system.live_oams}
     known = system.status == "known" and len(modes) == 1
-    return replace(
-        system,
-        oams=tuple(oams),
-        mode=modes.pop() if known else system.mode,
-        smi=asked,
-        disagreements=tuple(differ),
-    )
+    return replace(system, mode=modes.pop()) if known else system
 
 
 def _speaker(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:

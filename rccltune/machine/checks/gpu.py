@@ -11,67 +11,55 @@ from rccltune.machine.pci import DEVICES
 from rccltune.machine.records import Finding, stops, warns
 from rccltune.releases import release_in, version_of
 
-_DRIVER: Final = "sys/module/amdgpu/version"
 _PROCESSES: Final = "sys/class/kfd/kfd/proc"
 _MIN_DRIVER: Final = (6, 12, 12)
-_MIN_KERNEL: Final = (5, 15)
 _MIN_MEC: Final = 177
 _RECLAIM: Final = "HSA_NO_SCRATCH_RECLAIM"
 _USED_BYTES: Final = 2 << 30
 _HOT: Final = 90_000
-_GROUPS: Final = "sudo usermod -aG render,video $USER, then log in again"
 
 
 def device_nodes(facts: HostState) -> Iterator[Finding]:
     """HIP opens /dev/kfd and every render node; one that is refused ends its start."""
     if not facts.has_amd or not facts.root.at("dev").is_dir():
         return
-    kfd = facts.root.at("dev/kfd")
-    if not kfd.exists():
+    if not facts.root.at("dev/kfd").exists():
         yield stops(
             "device-nodes",
             "there is no /dev/kfd here",
             "/dev/kfd",
-            expected="/dev/kfd, readable and writable",
             remedy="load the driver (modprobe amdgpu); in a container: --device=/dev/kfd "
             "--device=/dev/dri.",
         )
         return
     names = [f"dri/renderD{gpu.render_minor}" for gpu in facts.system.gpus if gpu.can_open]
-    for name in ("kfd", *names):
-        if not os.access(facts.root.at(f"dev/{name}"), os.R_OK | os.W_OK):
-            yield stops(
-                "device-nodes",
-                f"you may not open /dev/{name}",
-                f"/dev/{name}",
-                expected="readable and writable: groups render and video",
-                remedy=_GROUPS,
-            )
-            return
+    shut = [
+        name
+        for name in ("kfd", *names)
+        if not os.access(facts.root.at(f"dev/{name}"), os.R_OK | os.W_OK)
+    ]
+    if shut:
+        yield stops(
+            "device-nodes",
+            f"you may not open /dev/{shut[0]}",
+            f"/dev/{shut[0]}",
+            remedy="sudo usermod -aG render,video $USER, then log in again",
+        )
 
 
 def driver(facts: HostState) -> Iterator[Finding]:
-    """Releases from which partitions work."""
+    """The driver's release from which partitions work."""
     mode = facts.system.mode
-    partitioned = mode is not None and mode.compute not in (None, "SPX")
-    version = version_of(facts.root.text(_DRIVER))
-    if facts.has_amd and partitioned and version and version < _MIN_DRIVER:
+    version = version_of(facts.system.driver)
+    # A driver of the kernel's own tree has a hash instead: no dots.
+    is_old = facts.has_amd and len(version) > 1 and version < _MIN_DRIVER
+    if is_old and mode is not None and mode.compute not in (None, "SPX"):
         yield warns(
             "driver",
             f"amdgpu {facts.system.driver} is older than the partition modes",
-            f"/{_DRIVER}",
-            expected="6.12.12 or newer",
-            remedy="install the amdgpu driver of ROCm 6.4 or newer.",
+            "/sys/module/amdgpu/version",
+            remedy="install the amdgpu driver of ROCm 6.4 (6.12.12) or newer.",
             spoils=True,
-        )
-    kernel = version_of(facts.system.kernel)
-    if facts.has_amd and kernel and kernel < _MIN_KERNEL:
-        yield warns(
-            "kernel",
-            f"Linux {facts.system.kernel} is older than amdgpu supports for these GPUs",
-            "/proc/sys/kernel/osrelease",
-            expected="5.15 or newer",
-            remedy="start a newer kernel.",
         )
 
 
@@ -79,15 +67,15 @@ def firmware(facts: HostState) -> Iterator[Finding]:
     """RCCL's own gate: it refuses to start, as "unhandled system error"."""
     if facts.variables.get(_RECLAIM) == "1":
         return
-    old = [g for g in facts.system.gpus if g.arch == "gfx942" and _is_old(g.mec_firmware)]
+    versions = [gpu.mec_firmware for gpu in facts.system.gpus if gpu.arch == "gfx942"]
+    old = [version for version in versions if version and version < _MIN_MEC]
     release = release_in(facts.system.rocm)
     if old:
         yield warns(
             "mec-firmware",
-            f"firmware {old[0].mec_firmware} of the command processor is older than RCCL of ROCm 7 "
-            "takes: it ends with 'unhandled system error'",
+            f"firmware {old[0]} of the command processor is older than RCCL of ROCm 7 takes "
+            f"({_MIN_MEC}): it ends with 'unhandled system error'",
             "KFD, fw_version",
-            expected=f"{_MIN_MEC} or newer, or {_RECLAIM}=1",
             remedy=f"export {_RECLAIM}=1, or update the GPU's firmware.",
             spoils=True,
         )
@@ -96,14 +84,9 @@ def firmware(facts: HostState) -> Iterator[Finding]:
             "scratch-reclaim",
             f"ROCm {facts.system.rocm} gives scratch memory back between kernels",
             "<rocm>/.info/version",
-            expected=f"{_RECLAIM}=1 before ROCm 6.4",
             remedy=f"export {_RECLAIM}=1",
             spoils=True,
         )
-
-
-def _is_old(version: int | None) -> bool:
-    return version is not None and 0 < version < _MIN_MEC
 
 
 def clocks(facts: HostState) -> Iterator[Finding]:
@@ -116,7 +99,6 @@ def clocks(facts: HostState) -> Iterator[Finding]:
                 "clocks",
                 f"the clocks of {oam.address} are forced to '{level}'",
                 f"/{place}",
-                expected="auto; steadier: perf_determinism",
                 remedy="sudo rocm-smi --resetperfdeterminism, or for steadier results sudo "
                 "rocm-smi --setperfdeterminism 1900",
                 spoils=True,
@@ -132,14 +114,13 @@ def power(facts: HostState) -> Iterator[Finding]:
         default = facts.root.number(f"{folder}/power1_cap_default") if folder else None
         if cap is not None:
             caps[oam.address] = (cap, default if default is not None else cap)
-    low = {a: cap for a, (cap, default) in caps.items() if cap < default}
-    if low or len({cap for cap, _ in caps.values()}) > 1:
+    is_low = any(cap < default for cap, default in caps.values())
+    if is_low or len({cap for cap, _ in caps.values()}) > 1:
         named = ", ".join(f"{a} {cap // 1_000_000} W" for a, (cap, _) in sorted(caps.items()))
         yield warns(
             "power-cap",
             f"the power caps are lowered or not alike: {named}",
             "hwmon power1_cap",
-            expected="the default on all",
             remedy="sudo amd-smi reset --gpu all --power-cap",
             spoils=True,
         )
@@ -149,22 +130,17 @@ def heat(facts: HostState) -> Iterator[Finding]:
     """A GPU that is hot before the start will be throttled."""
     for oam in facts.system.oams:
         folder = _sensors(facts, oam.address)
-        for name in facts.root.entries(folder) or () if folder else ():
-            value = facts.root.number(f"{folder}/{name}") if _is_reading(name) else None
-            if value is not None and value >= _HOT:
-                yield warns(
-                    "heat",
-                    f"{oam.address} is at {value // 1000} °C before anything was started",
-                    f"/{folder}/{name}",
-                    expected="below 90 °C",
-                    remedy="let it cool, and look for another job or a fault in the cooling.",
-                    spoils=True,
-                )
-                break
-
-
-def _is_reading(name: str) -> bool:
-    return name.startswith("temp") and name.endswith("_input")
+        names = (facts.root.entries(folder) or ()) if folder else ()
+        inputs = [name for name in names if name.startswith("temp") and name.endswith("_input")]
+        hottest = max((facts.root.number(f"{folder}/{name}") or 0 for name in inputs), default=0)
+        if hottest >= _HOT:
+            yield warns(
+                "heat",
+                f"{oam.address} is at {hottest // 1000} °C before anything was started",
+                f"/{folder}",
+                remedy="let it cool, and look for another job or a fault in the cooling.",
+                spoils=True,
+            )
 
 
 def _sensors(facts: HostState, address: str) -> str | None:
@@ -181,7 +157,6 @@ def other_users(facts: HostState) -> Iterator[Finding]:
             "other-users",
             f"{len(processes)} processes use the GPUs: {', '.join(processes[:8])}",
             f"/{_PROCESSES}",
-            expected="none",
             remedy=f"ps -o pid,user,cmd -p {','.join(processes[:8])}; wait until they have ended.",
             spoils=True,
         )
@@ -195,7 +170,6 @@ def other_users(facts: HostState) -> Iterator[Finding]:
                 f"{used / (1 << 30):.1f} GiB of {oam.address} are in use, by a process that is not "
                 "seen here",
                 f"/{place}",
-                expected="less than 2 GiB",
                 remedy="sudo fuser -v /dev/kfd shows it; outside this container, perhaps.",
                 spoils=True,
             )

@@ -19,8 +19,6 @@ _MIN_FILES: Final = 4096
 _MIN_MEMLOCK: Final = 32 * _GIB
 _BALANCING: Final = "/proc/sys/kernel/numa_balancing"
 _CMDLINE: Final = "/proc/cmdline"
-_PAGES: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
-_GRUB: Final = "add it to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and restart"
 _ACS: Final = 0x000D
 _SOURCE_VALIDATION: Final = 1
 _CONFIG_SIZE: Final = 4096
@@ -51,7 +49,6 @@ def governor(facts: HostState) -> Iterator[Finding]:
             "cpu-governor",
             f"the cores' clocks follow the load: {named}",
             f"/{_CPUS}/cpu*/cpufreq/scaling_governor",
-            expected="performance",
             remedy="sudo cpupower frequency-set -g performance",
             spoils=True,
         )
@@ -78,7 +75,6 @@ def cores(facts: HostState) -> Iterator[Finding]:
             "few-cores",
             f"this process may use {facts.n_cpus} cores, and {n_ranks} ranks will run",
             "sched_getaffinity",
-            expected=f"{n_ranks} cores or more",
             remedy="ask the scheduler for the whole node (srun --exclusive --cpu-bind=none); "
             "ranks that share cores measure each other.",
             spoils=True,
@@ -87,17 +83,12 @@ def cores(facts: HostState) -> Iterator[Finding]:
 
 def numa_nodes(facts: HostState) -> Iterator[Finding]:
     """Binding by NUMA node needs to know the node."""
-    placeless = [
-        oam.address
-        for oam in facts.system.oams
-        if facts.root.number(f"sys/bus/pci/devices/{oam.address}.0/numa_node") == -1
-    ]
+    placeless = [oam.address for oam in facts.system.oams if oam.numa_node == -1]
     if placeless:
         yield warns(
             "numa-node",
             f"the firmware does not say on which NUMA node {', '.join(placeless)} are",
-            "/sys/bus/pci/devices/*/numa_node",
-            expected="a node number",
+            f"/{DEVICES}/*/numa_node",
             remedy="mpirun --bind-to numa cannot follow the GPUs here: enable NUMA in the BIOS, "
             "or bind by hand.",
             spoils=True,
@@ -110,9 +101,8 @@ def open_files(facts: HostState) -> Iterator[Finding]:
     if limit is not None and limit < _MIN_FILES:
         yield warns(
             "open-files",
-            f"a process may open {limit} files",
+            f"a process may open {limit} files; ranks of a node may need {_MIN_FILES}",
             "ulimit -n",
-            expected=f"{_MIN_FILES} or more",
             remedy="ulimit -n 65536",
         )
 
@@ -127,7 +117,6 @@ def locked_memory(facts: HostState) -> Iterator[Finding]:
             f"a process may lock {limit / _GIB:.2g} GiB, and there are RDMA cards "
             f"({', '.join(cards[:3])})",
             "ulimit -l",
-            expected="unlimited",
             remedy="ulimit -l unlimited; in a container --ulimit memlock=-1.",
         )
 
@@ -136,22 +125,15 @@ def shared_memory(facts: HostState) -> Iterator[Finding]:
     """Ranks of one node meet in /dev/shm."""
     free = facts.shm_free
     if free is not None and free < _MIN_SHM:
+        n_stale = sum(name.startswith("nccl-") for name in facts.root.entries(_SHM) or ())
+        stale = f", and {n_stale} segments of other or dead jobs" if n_stale else ""
+        clear = "where no job of yours runs, rm /dev/shm/nccl-*; " if n_stale else ""
         yield warns(
             "shared-memory",
-            f"{_SHM} has {free / _GIB:.2g} GiB free",
+            f"{_SHM} has {free / _GIB:.2g} GiB free{stale}; 8 GiB are enough for a node's ranks",
             _SHM,
-            expected="8 GiB or more",
-            remedy="in a container: --ipc=host or --shm-size=16g; else sudo mount -o "
+            remedy=f"{clear}in a container: --ipc=host or --shm-size=16g; else sudo mount -o "
             "remount,size=16g /dev/shm",
-        )
-    stale = [n for n in facts.root.entries(_SHM) or () if n.startswith("nccl-")]
-    if stale:
-        yield warns(
-            "stale-shared-memory",
-            f"{len(stale)} segments of other or dead jobs lie in /dev/shm, such as {stale[0]}",
-            _SHM,
-            expected="none while nothing runs",
-            remedy="where no job of yours runs: rm /dev/shm/nccl-*",
         )
 
 
@@ -163,7 +145,6 @@ def numa_balancing(facts: HostState) -> Iterator[Finding]:
             "numa-balancing",
             "the kernel moves memory between NUMA nodes while programs run",
             _BALANCING,
-            expected="0",
             remedy="sudo sysctl kernel.numa_balancing=0",
             spoils=True,
         )
@@ -177,35 +158,26 @@ def numad(facts: HostState) -> Iterator[Finding]:
                 "numad",
                 "numad runs and moves processes between NUMA nodes",
                 f"/proc/{process}/comm",
-                expected="not running",
                 remedy="sudo systemctl disable --now numad",
                 spoils=True,
             )
 
 
-def iommu(facts: HostState) -> Iterator[Finding]:
-    """Pass-through, as RCCL itself asks for on bare metal."""
+def kernel_parameters(facts: HostState) -> Iterator[Finding]:
+    """Pass-through, as RCCL itself asks for on bare metal, and memory of GPUs left where it is."""
     line = facts.root.text(_CMDLINE, 8192)
     if not facts.has_amd or line is None or facts.is_guest:
         return
-    given = line.split()
-    wanted = ["iommu=pt", *(["intel_iommu=on"] if b"GenuineIntel" in facts.cpu else [])]
-    missing = [word for word in wanted if word not in given]
+    intel = ["intel_iommu=on"] if b"GenuineIntel" in facts.cpu else []
+    wanted = ("iommu=pt", *intel, "pci=realloc=off")
+    missing = [word for word in wanted if word not in line.split()]
     if missing:
         yield warns(
-            "iommu",
+            "kernel-parameters",
             f"the kernel was started without {' and '.join(missing)}",
             _CMDLINE,
-            expected=" ".join(wanted),
-            remedy=f"{_GRUB}.",
-        )
-    if "pci=realloc=off" not in given:
-        yield warns(
-            "pci-realloc",
-            "the kernel was started without pci=realloc=off",
-            _CMDLINE,
-            expected="pci=realloc=off",
-            remedy=f"{_GRUB}.",
+            remedy="add it to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and "
+            "restart.",
         )
 
 
@@ -222,7 +194,6 @@ def acs(facts: HostState) -> Iterator[Finding]:
             f"PCIe access control is on at {len(on)} bridges, such as {on[0]}: traffic between "
             "GPUs and network cards goes through the root complex",
             f"/{DEVICES}/*/config",
-            expected="off (lspci -vv | grep ACSCtl | grep SrcValid+ prints nothing)",
             remedy=f"sudo setpci -s {on[0]} ECAP_ACS+0x6.w=0000, for each of them.",
         )
 
@@ -242,20 +213,6 @@ def _validates_sources(config: bytes) -> bool:
     return False
 
 
-def huge_pages(facts: HostState) -> Iterator[Finding]:
-    """Size of the kernel's pages, to be kept the same; both values are in use."""
-    value = facts.root.text(_PAGES)
-    chosen = re.search(r"\[(\w+)\]", value or "")
-    if chosen is not None and chosen[1] != "always":
-        yield notes(
-            "huge-pages",
-            f"transparent huge pages are '{chosen[1]}'",
-            _PAGES,
-            remedy="keep it the same between runs that are compared.",
-            spoils=True,
-        )
-
-
 def kernel_log(facts: HostState) -> Iterator[Finding]:
     """Findings of the driver's complaints since the machine was started."""
     for pattern, meaning in _LOG:
@@ -265,32 +222,17 @@ def kernel_log(facts: HostState) -> Iterator[Finding]:
                 "kernel-log",
                 f"{meaning} ({len(lines)} times; last: {lines[-1].strip()[:160]})",
                 "dmesg",
-                expected="no such line since the start",
                 remedy="find the job or the fault behind it before measuring; sudo dmesg -T.",
                 spoils=True,
             )
 
 
-def guest(facts: HostState) -> Iterator[Finding]:
-    """A hypervisor underneath: neighbours and hidden settings."""
-    if facts.has_amd and facts.is_guest:
-        yield notes(
-            "virtual-machine",
-            "this is a virtual machine: partition settings and the host's load are not shown here",
-            "/proc/cpuinfo",
-            remedy="ask the host's administrator which mode the GPUs are in and who shares them.",
-            spoils=True,
-        )
-
-
 CHECKS: Final = (
     numa_balancing,
     numad,
-    iommu,
+    kernel_parameters,
     acs,
-    huge_pages,
     kernel_log,
-    guest,
     governor,
     idle_states,
     cores,

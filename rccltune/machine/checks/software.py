@@ -18,25 +18,24 @@ from rccltune.releases import library_named, release_in, spoils_replays
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.past_tuner import paths_past, sentences
 
-_OURS: Final = re.compile(r"(NCCL|RCCL)_\w+")
-_RUNTIME: Final = re.compile(r"(HSA|ROCR|AMD)_\w+")
+_READ: Final = re.compile(r"(?:[NR]CCL|HSA|ROCR|AMD)_\w+")
+_KERNARG: Final = "HIP_FORCE_DEV_KERNARG"
 _FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
 _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
 
 
 def library_variables(facts: HostState) -> Iterator[Finding]:
-    """Variables of the library: some are cleared by a sweep, the others reach every rank."""
-    names = sorted(name for name in facts.variables if _OURS.fullmatch(name))
+    """Variables of library and runtime: a sweep clears some, the others reach every rank."""
+    names = sorted(name for name in facts.variables if _READ.fullmatch(name))
     cleared = [name for name in names if chooses(name, keep=CHANNELS)]
     channels = [name for name in names if name in CHANNELS]
-    passed = [name for name in names if name not in (*cleared, *channels)]
+    passed = [name for name in names if name not in (*cleared, *channels, *VISIBLE)]
     if cleared:
         yield warns(
             "choosing-variables",
             f"{', '.join(cleared)} choose settings: a sweep clears them, a job keeps them, so the "
             "job will not run what was tuned",
             "environment",
-            expected="not set",
             remedy=f"unset {' '.join(cleared)}",
             spoils=True,
         )
@@ -46,55 +45,28 @@ def library_variables(facts: HostState) -> Iterator[Finding]:
             f"{', '.join(f'{name}={facts.variables[name]}' for name in channels)}: a communicator "
             "is made with it, in every launch and in the job, and no rule can ask for more",
             "environment",
-            expected="not set, or measured in a session of its own",
             remedy=f"unset {' '.join(channels)}; or keep it in the job too. rccltune sweep "
             "--env NAME=VALUE -o FOLDER measures it in a session of its own.",
             spoils=True,
         )
     if passed:
         yield notes(
-            "library-variables",
+            "passed-variables",
             f"{', '.join(passed)} reach every rank of every launch, and are recorded",
             "environment",
             remedy="set the same in the job that will use the rules.",
+            spoils=True,
         )
 
 
-def runtime_variables(facts: HostState) -> Iterator[Finding]:
-    """Findings of variables that ROCr and HIP read."""
-    if facts.variables.get("HIP_FORCE_DEV_KERNARG") == "0":
+def kernel_arguments(facts: HostState) -> Iterator[Finding]:
+    """HIP's own switch for where arguments of kernels lie."""
+    if facts.variables.get(_KERNARG) == "0":
         yield warns(
             "kernarg",
-            "HIP_FORCE_DEV_KERNARG=0 puts kernel arguments into host memory: 2 to 3 µs a kernel",
-            "HIP_FORCE_DEV_KERNARG",
-            expected="1, the default since ROCm 6.2",
-            remedy="export HIP_FORCE_DEV_KERNARG=1",
-            spoils=True,
-        )
-    names = sorted(n for n in facts.variables if _RUNTIME.fullmatch(n) and n not in VISIBLE)
-    if names:
-        yield notes(
-            "runtime-variables",
-            f"{', '.join(f'{n}={facts.variables[n]}' for n in names)} change the runtime, and are "
-            "recorded",
+            f"{_KERNARG}=0 puts kernel arguments into host memory: 2 to 3 µs a kernel",
             "environment",
-            remedy="set the same in the job that will use the rules.",
-            spoils=True,
-        )
-
-
-def bypass(facts: HostState) -> Iterator[Finding]:
-    """MSCCL++ answers without asking a tuner."""
-    names = [n for n in facts.variables if n.startswith(("RCCL_MSCCLPP_", "MSCCLPP_"))]
-    if facts.variables.get("RCCL_MSCCLPP_ENABLE", "1") != "0" and names:
-        threshold = facts.variables.get("RCCL_MSCCLPP_THRESHOLD", "1 MiB by default")
-        yield warns(
-            "mscclpp",
-            f"{', '.join(sorted(names))}: all_reduce and all_gather up to {threshold} take MSCCL++ "
-            "where the library has it, which asks no tuner",
-            "environment",
-            expected="not set while tuning",
-            remedy=f"unset {' '.join(sorted(names))}, or measure it in a session of its own.",
+            remedy=f"export {_KERNARG}=1, the default since ROCm 6.2",
             spoils=True,
         )
 
@@ -124,8 +96,8 @@ def past_tuner(facts: HostState) -> Iterator[Finding]:
                 "past-the-tuner",
                 f"{version}, {len(gpus)} ranks: {'. '.join(sentences(found))}",
                 "docs/deploy.md",
-                remedy="none is needed; tune the sizes beyond, or the same job with that switch: "
-                "rccltune tune --env NAME=VALUE.",
+                remedy="tune the sizes beyond, or the same job with that switch: rccltune tune "
+                "--env NAME=VALUE.",
             )
 
 
@@ -133,15 +105,14 @@ def hidden_files(facts: HostState) -> Iterator[Finding]:
     """Files that set variables nobody sees; they fill only what the environment leaves open."""
     for hidden in files_of(facts.root, facts.variables, facts.home, amd=facts.has_amd):
         won, path = hidden.fills(facts.variables), hidden.path
-        yield warns(
-            "hidden-file",
-            f"{path} ({hidden.whose}) sets "
-            + (", ".join(f"{n}={v}" for n, v in won) if won else "nothing that is still open"),
-            str(path),
-            expected="no such file",
-            remedy=f"mv {path} {path}.off while measuring, or set the same in every job.",
-            spoils=True,
-        )
+        if won:
+            yield warns(
+                "hidden-file",
+                f"{path} ({hidden.whose}) sets {', '.join(f'{n}={v}' for n, v in won)}",
+                str(path),
+                remedy=f"mv {path} {path}.off while measuring, or set the same in every job.",
+                spoils=True,
+            )
 
 
 def rocm(facts: HostState) -> Iterator[Finding]:
@@ -154,7 +125,6 @@ def rocm(facts: HostState) -> Iterator[Finding]:
             "rocm",
             f"ROCm {facts.system.rocm}: its RCCL does not know CPX",
             "<rocm>/.info/version",
-            expected="6.3 or newer",
             remedy="install a newer ROCm, or name a newer librccl with --librccl.",
         )
 
@@ -167,106 +137,57 @@ def replays(facts: HostState) -> Iterator[Finding]:
             f"ROCm {facts.system.rocm}: replayed HIP graphs may compute wrong results, in one "
             "process of five where it was seen (MI300X, ROCm/clr issue 279)",
             "<rocm>/.info/version",
-            expected="7.1.1 or 7.13",
-            remedy="install one of these, or keep jobs from graphs and tune with --timing loop.",
+            remedy="install 7.1.1 or 7.13, or keep jobs from graphs and tune with --timing loop.",
         )
 
 
 def libraries(facts: HostState) -> Iterator[Finding]:
-    """Findings of the librccl that a job loads, which decides what can be chosen."""
-    files = facts.system.libraries
-    if facts.system.vendor is not None and not files and _was_searched(facts):
+    """Findings of the library that a job loads, which decides what can be chosen."""
+    files, name = facts.system.libraries, "librccl" if facts.has_amd else "libnccl"
+    # A captured tree holds /sys and /proc; that it has no programs means nothing.
+    was_searched = facts.system.starters is not None
+    if facts.system.vendor is not None and not files and was_searched:
         yield warns(
             "no-library",
-            "no librccl was found under ROCm, LD_LIBRARY_PATH or the Python in use",
-            "see docs/machine.md for the places",
+            f"no {name} was found",
+            "LD_LIBRARY_PATH, the system's folders, the Python in use",
             remedy="name it with --librccl FILE.",
         )
-    by_hash = {library.sha256: library for library in files}
-    if len(by_hash) > 1:
+    if len({library.sha256 for library in files}) > 1:
         named = "; ".join(
             f"{lib.owner}: {lib.version or 'no version'} ({lib.path})" for lib in files
         )
         yield warns(
             "several-libraries",
             f"a job here could load different libraries: {named}",
-            "see docs/machine.md for the places",
-            expected="one, or certainty about which",
+            "LD_LIBRARY_PATH, the system's folders, the Python in use",
             remedy="tune with the one that the job loads (grep ccl /proc/PID/maps): --librccl FILE "
             "chooses it.",
             spoils=True,
         )
 
 
-def _was_searched(facts: HostState) -> bool:
-    """A captured tree holds /sys and /proc; that it has no programs means nothing."""
-    return facts.system.starters is not None
-
-
-def benchmarks(facts: HostState) -> Iterator[Finding]:
-    """Real ones, which check and confirm what rccltune-perf measures."""
-    programs = facts.system.benchmarks
-    if not programs and not _was_searched(facts):
-        return
-    if not programs:
-        yield notes(
-            "no-benchmark",
-            "rccl-tests were not found on PATH, under ROCm or /opt/rccl-tests: no second program "
-            "confirms what rccltune-perf measures",
-            "PATH",
-            remedy="none is needed; to have them confirm, build them with MPI=1 and name the "
-            "folder with --rccl-tests DIR.",
-        )
-    elif any(benchmark.simulated for benchmark in programs):
-        played = [benchmark for benchmark in programs if benchmark.simulated]
-        yield notes(
-            "simulated-benchmark",
-            f"{_names(played)} are rccltune's own stand-ins, which confirm nothing",
-            str(played[0].path),
-            remedy="none is needed; name real ones with --rccl-tests DIR, or say --simulate NODE.",
-        )
-
-
-def launcher(facts: HostState) -> Iterator[Finding]:
-    """Launchers, which start ranks on several nodes and those of rccl-tests."""
-    if facts.system.starters is None:
-        return
-    known = [s for s in facts.system.starters if s.flavour is not None]
-    if not known:
-        odd = "; ".join(f"{s.path}: {s.detail}" for s in facts.system.starters)
-        yield notes(
-            "no-launcher",
-            "no launcher was found, which several nodes and rccl-tests need"
-            + (f" ({odd})" if odd else ""),
-            "PATH",
-            remedy="none is needed on one node; else pip install 'rccltune[mpi]', or load the "
-            "site's MPI module.",
-        )
-        return
-    yield from _family(facts, known[0].flavour or "")
-
-
-def _family(facts: HostState, flavour: str) -> Iterator[Finding]:
-    real = [b for b in facts.system.benchmarks if not b.simulated]
-    without = [b for b in real if b.mpi == "none"]
-    if without:
+def mpi_families(facts: HostState) -> Iterator[Finding]:
+    """The launcher's MPI and that of rccl-tests, which confirm what rccltune-perf measures."""
+    flavours = [one.flavour for one in facts.system.starters or () if one.flavour is not None]
+    real = [one for one in facts.system.benchmarks if not one.simulated]
+    without = [one for one in real if one.mpi == "none"]
+    if flavours and without:
         yield warns(
             "benchmark-without-mpi",
             f"{_names(without)}: built without MPI; {_ORPHANS}",
             str(without[0].path),
-            expected="MPI=1",
             remedy="build rccl-tests with make MPI=1 MPI_HOME=…",
         )
-    family = _FAMILY.get(flavour)
-    others = [b for b in real if b.mpi not in (None, "none", family)] if family else []
+    family = _FAMILY.get(flavours[0]) if flavours else None
+    others = [one for one in real if one.mpi not in (None, "none", family)] if family else []
     if others:
         yield warns(
             "launcher-mismatch",
-            f"the launcher is {flavour}, {_names(others)} use {others[0].mpi}; {_ORPHANS}",
+            f"the launcher is {flavours[0]}, {_names(others)} use {others[0].mpi}; {_ORPHANS}",
             str(others[0].path),
-            expected="one family of MPI",
             remedy=f"put the mpirun of {others[0].mpi} first on PATH, or build rccl-tests with "
-            f"{flavour}.",
+            f"{flavours[0]}.",
         )
 
 
@@ -276,13 +197,11 @@ def _names(found: list[Benchmark]) -> str:
 
 CHECKS: Final = (
     library_variables,
-    runtime_variables,
-    bypass,
+    kernel_arguments,
     past_tuner,
     hidden_files,
     rocm,
     replays,
     libraries,
-    benchmarks,
-    launcher,
+    mpi_families,
 )
