@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from helps import COMMANDS, part_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -63,19 +65,28 @@ def blocks(page: Path) -> Iterator[tuple[int, str]]:
         before = line
 
 
-def typed(page: Path) -> list[Shown]:
-    """Every line of the page's blocks that is a command, without the comment behind it."""
-    found = []
+def commands(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Those of numbered lines that are commands, without the comment behind them."""
     begun = ""
-    for number, line in blocks(page):
+    for number, line in lines:
         text = begun + re.sub(r"\s+#\s.*$", "", line.removeprefix("$ "))
         begun = text[:-1] if text.endswith("\\") else ""
         if begun:
             continue
         head = text.split(maxsplit=1)[0] if text else ""
         if head in TYPED or _TYPED_PATH.match(text):
-            found.append(Shown(page=page, number=number, text=text))
-    return found
+            yield number, text
+
+
+def typed(page: Path) -> list[Shown]:
+    """Every command of the page's blocks."""
+    return [Shown(page=page, number=number, text=text) for number, text in commands(blocks(page))]
+
+
+def examples(name: str) -> list[str]:
+    """Commands of the example in a command's help: ``rccltune fit``."""
+    _, *example = part_of(COMMANDS[name], "Example").splitlines()
+    return [text for _, text in commands(enumerate(line.strip() for line in example))]
 
 
 def ours(text: str) -> list[list[str]]:

@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helps import COMMANDS
 from running import MEASURES, NOT_RUN, run, why_not
-from shown import PAGES, ROOT, Shown, typed
+from shown import PAGES, ROOT, examples, typed
 
 # A record of a job, in docs/job.md's own words.
 RECORD = """\
@@ -40,26 +41,22 @@ FURNISHED = (
 )
 
 
-def parts() -> dict[str, list[Shown]]:
-    """Lines that run, by page; those of docs/commands.md by command, whose examples stand alone."""
-    found: dict[str, list[Shown]] = {}
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8").splitlines()
-        by_heading = page.name == "commands.md"
-        for line in typed(page):
-            if why_not(line.text) is None:
-                heads = [t for t in text[: line.number] if by_heading and t.startswith("## ")]
-                name = "-".join([page.parent.name, page.stem, *heads[-1:]])
-                found.setdefault(name.replace("## rccltune ", ""), []).append(line)
-    return found
+def parts() -> dict[str, list[str]]:
+    """Lines that run, by page, and of each help's example, which stands alone."""
+    found = {
+        f"{page.parent.name}-{page.stem}": [line.text for line in typed(page)] for page in PAGES
+    }
+    found |= {name: examples(name) for name in COMMANDS}
+    run = {name: [text for text in found[name] if why_not(text) is None] for name in found}
+    return {name: lines for name, lines in run.items() if lines}
 
 
 PARTS = parts()
-# Each example of docs/commands.md that measures nothing; whole pages take longer.
+# Each example of a help that measures nothing; whole pages take longer.
 FAST = [
     name
     for name, lines in PARTS.items()
-    if name.startswith("docs-commands") and not any(re.search(MEASURES, ln.text) for ln in lines)
+    if name in COMMANDS and not any(re.search(MEASURES, text) for text in lines)
 ]
 TUTORIAL = "docs-tutorial"
 
@@ -88,8 +85,8 @@ def reader(furnished: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", FAST)
 def test_examples_of_helps_run(name: str, reader: Path) -> None:
-    """Those of docs/commands.md, which are those of --help, one after the other."""
-    run([line.text for line in PARTS[name]], reader)
+    """Those of --help, one after the other."""
+    run(PARTS[name], reader)
 
 
 @pytest.mark.long
@@ -97,7 +94,7 @@ def test_examples_of_helps_run(name: str, reader: Path) -> None:
 @pytest.mark.parametrize("name", sorted({*PARTS} - {*FAST, TUTORIAL}))
 def test_commands_of_a_page_run(name: str, reader: Path) -> None:
     """In the order of the page, as a reader types them, on small sizes."""
-    text = "\n".join(line.text for line in PARTS[name])
+    text = "\n".join(PARTS[name])
     tunes = re.search(r"^rccltune tune --mode cpx-nps4$", text, re.MULTILINE)
     sweeps = re.search(r"^rccltune sweep (?!.*-o )", text, re.MULTILINE)
     if tunes or (sweeps and "rccltune emit-config" in text):
@@ -108,26 +105,26 @@ def test_commands_of_a_page_run(name: str, reader: Path) -> None:
 
 def test_the_tutorial_s_job_leaves_nothing_in_the_shell(reader: Path) -> None:
     """However often step 3 was done; so what is deployed behind it is what env.sh sets."""
-    lines = [line.text for line in PARTS[TUTORIAL]]
+    lines = PARTS[TUTORIAL]
     job = lines[lines.index("(") : lines.index(")") + 1]
-    why, deploy, source = (
+    deploy, source = (
         next(line for line in lines if line.startswith(start))
-        for start in ("rccltune why job.log", "rccltune deploy", ". deployed/env.sh")
+        for start in ("rccltune deploy", ". deployed/env.sh")
     )
-    once = run([*job, why], reader)
-    said = run([*job, why, f"{deploy} --unproven", source], reader)
+    once = run(job, reader)
+    said = run([*job, f"{deploy} --unproven", source], reader)
     assert said.count("rule hit") == once.count("rule hit") > 0
     assert "stays so" not in said
 
 
 def test_the_tutorial_s_job_fails_as_it_says(reader: Path) -> None:
     """With the one word changed, the same lines end in the reason, not in a file that is missing."""
-    lines = [line.text for line in PARTS[TUTORIAL]]
+    lines = PARTS[TUTORIAL]
     job = "\n".join(lines[lines.index("(") : lines.index(")") + 1])
     assert "RCCLTUNE_MODE=cpx-nps4" in job
     failing = job.replace("RCCLTUNE_MODE=cpx-nps4", "RCCLTUNE_MODE=spx-nps1")
-    why = next(line for line in lines if line.startswith("rccltune why job.log"))
-    said = run([f"if {failing}\nthen exit 1\nfi", why], reader)
+    # As in a reader's shell, which goes on behind a job that failed.
+    said = run([f"if {failing}\nthen :\nfi"], reader)
     assert "requires another machine" in " ".join(said.split())
 
 
@@ -139,10 +136,10 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").touch()
     script = (ROOT / "scripts" / "try").read_text(encoding="utf-8")
-    tried = [f"rccltune {rest}" for rest in re.findall(r"^run (.+)$", script, re.MULTILINE)]
-    assert tried[0].startswith("rccltune tune --mode cpx-nps4 --simulate mi300x")
+    [tune] = re.findall(r"^run (tune .+)$", script, re.MULTILINE)
+    assert tune.startswith("tune --mode cpx-nps4 --simulate mi300x")
 
-    said = run([*tried, *(line.text for line in PARTS[TUTORIAL])], tmp_path, played=False)
+    said = run([f"rccltune {tune}", *PARTS[TUTORIAL]], tmp_path, played=False)
 
     for promised in (
         "Verified, faster than the library's own choice",
@@ -156,4 +153,5 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
 def test_every_reason_for_not_running_is_used() -> None:
     """A reason that no line has any more is taken out."""
     shown = [line.text for page in PAGES for line in typed(page)]
+    shown += [text for name in COMMANDS for text in examples(name)]
     assert [p for p in NOT_RUN if not any(re.search(p, text) for text in shown)] == []

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 import pytest
-from make_tables import walk
-from shown import PAGES, ROOT, Shown, ours, quoted, typed
+from helps import COMMANDS
+from shown import PAGES, ROOT, Shown, examples, ours, quoted, typed
 
 from rccltune.cli import group
 
-COMMANDS = dict(walk(group, "rccltune"))
 # A command that answers no argument with its help ends so before click 8.2.
 NO_ARGUMENT = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)
 # Words that stand for a value of the reader's, where the option's type would refuse them.
@@ -24,8 +23,6 @@ def parsed(arguments: list[str]) -> None:
     words = [STANDS_FOR.get(word, word) for word in arguments]
     name = f"rccltune {words[0]}"
     rest = words[1:]
-    if isinstance(COMMANDS.get(name), click.Group) and rest:
-        name, rest = f"{name} {rest[0]}", rest[1:]
     if name not in COMMANDS:
         raise click.UsageError(f"there is no '{name}'")
     above = click.Context(group, info_name="rccltune", help_option_names=["-h", "--help"])
@@ -36,8 +33,8 @@ def wrong(lines: list[Shown], *allowed: type[Exception]) -> list[str]:
     """What click says to each line that it refuses, unless it is allowed to."""
     found = []
     for line in lines:
-        # Without arguments it says where to start, or what a shell asks of it.
-        for arguments in filter(None, ours(line.text)):
+        # Without a command it says where to start, or what a shell asks of it.
+        for arguments in (one for one in ours(line.text) if one and one != ["--help"]):
             try:
                 parsed(arguments)
             except allowed:
@@ -54,6 +51,17 @@ def test_commands_in_code_blocks_are_valid(
     """Options exist, values are of their type."""
     monkeypatch.chdir(tmp_path)
     assert wrong(typed(page)) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_of_helps_are_valid(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in the example that each help has."""
+    monkeypatch.chdir(tmp_path)
+    lines = [Shown(page=ROOT / name, number=0, text=text) for text in examples(name)]
+    assert lines
+    assert wrong(lines) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -142,7 +150,7 @@ def test_readme_is_one_screen() -> None:
     """At most sixty lines, with the picture, both commands and the four verbs."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 60
-    for wanted in ("scripts/try", "scripts/test", ".png)", "docs/proven.md", "docs/commands.md"):
+    for wanted in ("scripts/try", "scripts/test", ".png)", "docs/proven.md", "docs/README.md"):
         assert wanted in text
     for verb in ("sweep --mode cpx-nps4", "fit", "emit-config", "plot"):
         assert f"| `rccltune {verb}` |" in text

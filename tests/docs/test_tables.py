@@ -1,4 +1,4 @@
-"""docs/commands.md and docs/exit-codes.md are what the commands and enums say; helps are whole."""
+"""docs/exit-codes.md is what the errors and enums say; helps are whole."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from pathlib import Path
 
 import click
 import pytest
-from make_tables import ROOT, findings, pages, paragraphs, part_of, purpose, walk
+from helps import COMMANDS, paragraphs, part_of, purpose
+from make_tables import ROOT, pages
 
 from rccltune.cli import group, run
 from rccltune.model import errors
 from rccltune.model.errors import RccltuneError
-from rccltune.rules import reader
 
-COMMANDS = dict(walk(group, "rccltune"))
 # Fixed for whoever calls rccltune from a program.
 CODES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130}
 
@@ -81,39 +80,6 @@ def test_every_exit_code_is_in_the_design() -> None:
     ]
     assert sorted(found) == list(range(1, 10))
     assert set(found) <= CODES
-
-
-# A line for each code of the plugin's reader, wrong in that way alone (docs/plugin.md's table).
-WRONG = {
-    "bad-format": "#@ format 2\n#@ end 0",
-    "cut": "",
-    "bad-requires": "#@ requires colour=red",
-    "bad-library": "#@ library NCCL 2.28",
-    "bad-bits": "#@ bits one two",
-    "half-setting": "allreduce,0,1,-1,ll,-1,1,8",
-    "header-row": "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks",
-    "min-above-max": "allreduce,2,1,tree,ll,-1,1,8",
-    "not-a-number": "allreduce,4K,1,tree,ll,-1,1,8",
-    "not-text": "allreduce\x00",
-    "number-range": "allreduce,0,1,tree,ll,-2,1,8",
-    "too-few-fields": "allreduce,0,1,tree",
-    "tree-not-allreduce": "broadcast,0,1,tree,ll,-1,1,8",
-    "unknown-algorithm": "allreduce,0,1,Tree,ll,-1,1,8",
-    "unknown-collective": "AllReduce,0,1,tree,ll,-1,1,8",
-    "unknown-field": "allreduce,0,1,tree,ll,-1,1,8,-1,-1,xpx",
-    "unknown-protocol": "allreduce,0,1,tree,ll64,-1,1,8",
-    "untunable-collective": "alltoall,0,1,ring,ll,-1,1,8",
-}
-
-
-def test_the_readers_codes_are_listed_as_they_are() -> None:
-    """Each line above is found with its code and the severity that the page gives it."""
-    listed = {code: severity for code, severity, _ in findings()}
-    # 2^20 rules are too many to write here; tests/rules and CTest have them.
-    assert listed.keys() - WRONG.keys() == {"too-many-rules"}
-    for code, text in WRONG.items():
-        found = reader.read_rules(text.encode()).findings
-        assert [(f.code, f.severity.value) for f in found] == [(code, listed[code])]
 
 
 def doctors_names() -> set[str]:
