@@ -215,7 +215,7 @@ def record(ground: Ground, n_starts: int, path: Path) -> None:
                 BASELINE,
                 CollectiveCall(Collective.ALL_REDUCE, "float", "sum", Placement.OUT_OF_PLACE, n),
                 GRAPH if n <= GRAPH_UP_TO else LOOP,
-                plan.fine(n),
+                plan.effort_of(n),
             )
             for n in (1 << power for power in range(10, 27))
             for _ in range(2)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device_clock.h"
+#include "graph.h"
 #include "library.h"
 #include "rccltune_answer.h"
 #include "rendezvous.h"
@@ -12,7 +13,7 @@
 
 struct communicator communicator = {.number = -1};
 
-enum { GRAIN = 16, OFFSET = 4096, OFFSETS = 61, MOST_KEPT = 8, FEW_RANKS = 16 };
+enum { GRAIN = 16, OFFSET = 4096, OFFSETS = 61, MOST_KEPT = 32, FEW_RANKS = 16 };
 /* Buffers are at least so large that successive calls do not find the last one's data in a cache
  * (the largest known is an MI300X's of 256 MiB, of which a call in a loop leaves less). */
 static const size_t least_room = (size_t)64 << 20;
@@ -175,6 +176,7 @@ void communicator_leave(void)
 
 static void release_buffers(void)
 {
+    graphs_forget();
     if (are_the_librarys)
         barrier(); /* other ranks may write into them; and the library forgets graphs that ended */
     check_runtime(runtime.wait(communicator.stream), "StreamSynchronize");

@@ -8,7 +8,7 @@
 const char *graph_capture(const struct call *call, long n, struct graph *graph, struct row *row)
 {
     static char words[160];
-    *graph = (struct graph){NULL, NULL};
+    *graph = (struct graph){.n = n};
     *words = '\0';
     int result = runtime.begin_capture(communicator.stream, CAPTURE_THREAD_LOCAL);
     if (result != 0)
@@ -35,6 +35,33 @@ const char *graph_capture(const struct call *call, long n, struct graph *graph, 
     if (rendezvous_agree(*words == '\0'))
         return NULL;
     return *words != '\0' ? words : "another rank could not capture";
+}
+
+enum { MOST_KEPT = 1024 };
+
+static struct graph kept[MOST_KEPT];
+static int n_kept;
+
+struct graph *graph_kept(uint64_t key)
+{
+    for (int i = 0; i < n_kept; i++)
+        if (kept[i].key == key)
+            return &kept[i];
+    return NULL;
+}
+
+struct graph *graph_keep(const struct graph *graph)
+{
+    if (n_kept == MOST_KEPT)
+        graphs_forget();
+    kept[n_kept] = *graph;
+    return &kept[n_kept++];
+}
+
+void graphs_forget(void)
+{
+    while (n_kept > 0)
+        graph_forget(&kept[--n_kept]);
 }
 
 void graph_forget(struct graph *graph)

@@ -11,9 +11,8 @@ struct known {
     double each_us;    /* of a call; 0 where none was made */
     bool is_connected; /* in this communicator, whose first calls make connections */
     bool is_compared;  /* a replay of it, of rules in this communicator */
-    /* The rest is known.c's own. */
-    uint64_t key;
-    int communicator;
+    uint64_t key;      /* of the call and the answer */
+    int communicator;  /* known.c's own */
 };
 
 /* Of a call with the answer that is in force.  All ranks know the same. */

@@ -173,8 +173,7 @@ static bool moves_quickly(const struct call *call)
  * (ROCm/clr issue 279).  So the graph is replayed once more, on values of which is known what comes
  * of them; its last call is looked at, which shares its place with none, and of large results the
  * beginning and the end.  A call is captured many times in a process: once it is compared. */
-static void check_replay(const struct call *call, const struct graph *graph, long n,
-                         struct row *row)
+static void check_replay(const struct call *call, const struct graph *graph, struct row *row)
 {
     enum { MOST = 128 << 10 };
     unsigned pattern = (unsigned)call->step->line;
@@ -182,23 +181,19 @@ static void check_replay(const struct call *call, const struct graph *graph, lon
     if (!kernels_run() || known->is_compared || (is_simulated() && !moves_quickly(call)))
         return;
     known->is_compared = true;
-    values_fill(call, n - 1, pattern);
+    values_fill(call, graph->n - 1, pattern);
     move_data(true);
     time_launches(graph, 1);
     move_data(false);
-    struct checked checked = values_compare(call, n - 1, pattern, MOST);
+    struct checked checked = values_compare(call, graph->n - 1, pattern, MOST);
     row->checked = checked.compared;
     row->wrong = checked.wrong;
 }
 
-/* Three parts, of which the middle one counts: a machine that stops for a millisecond once in a
- * while (2 % of timings on a virtual one) spoils one of them.  A graph ends before its
- * communicator: ncclCommDestroy would wait for it for ever. */
-void measure_graph(const struct call *call, struct row *row)
+/* What failed, NULL where all ranks have a graph. */
+static const char *capture(const struct call *call, uint64_t key, struct row *row,
+                           struct graph *graph)
 {
-    static char note[200];
-    struct graph graph;
-    row->made = 0;
     double each = estimate(call, row);
     asked_into(row); /* a graph's calls may be asked about with other words: registered */
     long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
@@ -206,24 +201,48 @@ void measure_graph(const struct call *call, struct row *row)
     long places = (long)(communicator.room / call->n_bytes);
     n = n < places ? n : places;
     rendezvous_broadcast(&n, sizeof n);
-    const char *failed = graph_capture(call, n, &graph, row);
+    const char *failed = graph_capture(call, n, graph, row);
     asked_into(row);
-    if (failed != NULL) {
-        snprintf(note, sizeof note, "graph: %s", failed);
-        row->note = note;
-        graph_forget(&graph);
-        return;
-    }
+    graph->key = key;
+    graph->row = *row;
+    if (failed != NULL)
+        return failed;
     if (!is_simulated())
-        time_launches(&graph, 1);
-    double one = is_simulated() ? each : time_launches(&graph, 1) / (double)n;
-    long launches = (calls_for(call->step, one) + n * PARTS - 1) / (n * PARTS);
+        time_launches(graph, 1);
+    graph->each_us = is_simulated() ? each : time_launches(graph, 1) / (double)n;
+    return NULL;
+}
+
+/* Three parts, of which the middle one counts: a machine that stops for a millisecond once in a
+ * while (2 % of timings on a virtual one) spoils one of them. */
+void measure_graph(const struct call *call, struct row *row)
+{
+    static char note[200];
+    uint64_t key = known_of(call)->key;
+    struct graph *graph = graph_kept(key);
+    row->made = 0;
+    if (graph == NULL) {
+        struct graph made;
+        const char *failed = capture(call, key, row, &made);
+        if (failed != NULL) {
+            snprintf(note, sizeof note, "graph: %s", failed);
+            row->note = note;
+            graph_forget(&made);
+            return;
+        }
+        graph = graph_keep(&made);
+    } else {
+        *row = graph->row;
+        if (!is_simulated())
+            time_launches(graph, 1);
+    }
+    long n = graph->n * PARTS;
+    long launches = (calls_for(call->step, graph->each_us) + n - 1) / n;
     double parts[PARTS];
     barrier();
     for (int i = 0; i < PARTS; i++)
-        parts[i] = time_launches(&graph, launches) / (double)n;
+        parts[i] = time_launches(graph, launches) / (double)graph->n;
     row->time_us = middle(parts[0], parts[1], parts[2]);
-    row->calls = n * launches * PARTS;
-    check_replay(call, &graph, n, row);
-    graph_forget(&graph);
+    row->calls = launches * n;
+    check_replay(call, graph, row);
 }

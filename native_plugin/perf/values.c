@@ -266,6 +266,11 @@ static int64_t differing(const struct step *step, const unsigned char *got,
     int64_t wrong = 0;
     for (size_t i = 0; i < count; i++) {
         const unsigned char *wanted = table->bytes + (first + i) % PERIOD * width;
+        size_t left = count - i < PERIOD ? count - i : PERIOD;
+        if (i % PERIOD == 0 && memcmp(got + i * width, wanted, left * width) == 0) {
+            i += left - 1; /* a whole period is right, as nearly all are */
+            continue;
+        }
         if (memcmp(got + i * width, wanted, width) == 0)
             continue;
         double value = decode(step->type, runtime.has_fnuz, got + i * width);

@@ -214,7 +214,11 @@ class OngoingComparison:
                 steps.append(Step(kind, one.setting_at(call), call))
         first = next(iter(self.scope.calls()))
         if GRAPH in self.scope.clocks(first.nbytes, captures=True):
-            steps.append(Step(plan.MEASURE, one.setting_at(first), first, GRAPH, plan.QUICK))
+            steps.append(
+                Step(
+                    plan.MEASURE, one.setting_at(first), first, GRAPH, plan.effort_of(first.nbytes)
+                )
+            )
         return steps
 
     def _complete(self, sides: Sequence[MeasuredSide]) -> None:
@@ -345,7 +349,7 @@ class OngoingComparison:
                 by_letter[letter].setting_at(call),
                 call,
                 self._clock(call),
-                plan.fine(call.nbytes),
+                plan.effort_of(call.nbytes),
             )
             for call in calls
             for letter in turns

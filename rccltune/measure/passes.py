@@ -24,7 +24,7 @@ from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, SILENT, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import plan, rows, run_samples
-from rccltune.session.plan import GRAPH, LOOP, QUICK, REGISTERED, CollectiveCall, Label, Step
+from rccltune.session.plan import GRAPH, LOOP, REGISTERED, CollectiveCall, Label, Step
 from rccltune.session.rows import setting_of
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def plan_first_pass(wanted: SweepScope, table: pd.DataFrame | None = None) -> li
         kind = wanted.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
-            Step(plan.MEASURE, setting, call, clock, QUICK)
+            Step(plan.MEASURE, setting, call, clock, plan.effort_of(call.nbytes))
             for clock in wanted.clocks(call.nbytes, captures=True)
             for setting in tried
         ]
@@ -257,7 +257,7 @@ def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     if wanted.timing != "auto" or captures(table):
         return []
     steps = [
-        Step(plan.MEASURE, setting, call, LOOP, QUICK)
+        Step(plan.MEASURE, setting, call, LOOP, plan.effort_of(call.nbytes))
         for call in wanted.calls()
         if LOOP not in wanted.clocks(call.nbytes, captures=True)
         for setting in (SILENT, *wanted.settings_of(call.collective))
@@ -284,7 +284,7 @@ def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[Run
         refined = wanted.with_sizes(between)
         tried = _with_one_trees(wanted, quick, without_losers(quick, could_win), between)
         more = _checks_of(wanted, _with_one_trees(wanted, quick, could_win, between), between)
-    steps = _fine(refined, tried, captured=captured)
+    steps = _in_turns(refined, tried, captured=captured)
     return [
         RunPlan(
             plugin=True,
@@ -330,9 +330,7 @@ def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     quick, captured = quick_rows(table), captures(table)
     tried = settings_that_could_win(quick, cells)
     steps = {
-        plugin: _fine(
-            wanted.only(cells), tried if plugin else None, captured=captured, is_alone=True
-        )
+        plugin: _in_turns(wanted.only(cells), tried if plugin else None, captured=captured)
         for plugin in (False, True)
     }
     # What the library was asked to run at sizes between those of the passes before was idle alone.
@@ -447,13 +445,8 @@ def cell_of(call: CollectiveCall) -> Cell:
     return (call.collective.value, call.dtype, call.placement.value, call.nbytes)
 
 
-def _fine(
-    wanted: SweepScope, tried: Cells | None, *, captured: bool, is_alone: bool = False
-) -> tuple[Step, ...]:
-    """Steps of one communicator; ``tried`` is None without our plugin.
-
-    Where a start has it alone, its timings take longer.
-    """
+def _in_turns(wanted: SweepScope, tried: Cells | None, *, captured: bool) -> tuple[Step, ...]:
+    """Steps of one communicator; ``tried`` is None without our plugin."""
     steps = []
     for call in wanted.calls():
         could_win = () if tried is None else tried.get(cell_of(call), ())
@@ -462,10 +455,8 @@ def _fine(
         settings = [BASELINE] if tried is None else [SILENT]
         for setting in could_win:
             settings += [setting, SILENT]
-        # Whatever wins is verified; that takes longer timings.
-        effort = plan.fine(call.nbytes) if is_alone else QUICK
         steps += [
-            Step(plan.MEASURE, setting, call, clock, effort)
+            Step(plan.MEASURE, setting, call, clock, plan.effort_of(call.nbytes))
             for clock in wanted.clocks(call.nbytes, captures=captured)
             for setting in settings
         ]

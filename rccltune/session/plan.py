@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from rccltune.model.errors import OutputError
@@ -79,20 +80,19 @@ class TimingEffort:
     most_us: int
 
 
-QUICK: Final = TimingEffort(least_us=1000, least_calls=10, most_us=300_000)
-FINE: Final = TimingEffort(least_us=1000, least_calls=12, most_us=300_000)
+_EFFORT: Final = TimingEffort(least_us=1000, least_calls=12, most_us=300_000)
 # Of very large calls few are long enough.
-_FINE_LARGE: Final = TimingEffort(least_us=1000, least_calls=4, most_us=300_000)
+_EFFORT_OF_LARGE: Final = TimingEffort(least_us=1000, least_calls=4, most_us=300_000)
 _LARGE: Final = 32 << 20
 
 
-def fine(nbytes: int) -> TimingEffort:
-    """How much a timing takes that counts.
+def effort_of(nbytes: int) -> TimingEffort:
+    """How much a timing takes.
 
     Args:
         nbytes: of the call.
     """
-    return FINE if nbytes < _LARGE else _FINE_LARGE
+    return _EFFORT if nbytes < _LARGE else _EFFORT_OF_LARGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Step:
     setting: Setting
     call: CollectiveCall
     clock: str = ""
-    effort: TimingEffort = field(default=FINE, compare=False)
+    effort: TimingEffort = field(default=_EFFORT, compare=False)
 
     @property
     def line(self) -> str:
@@ -233,7 +233,7 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
             elif kind == ANSWER:
                 setting = SILENT if words == ["nothing"] else Setting.parse(*words)
             elif line and not line.startswith("#"):
-                found.append(PlacedStep(number, communicator, label, _step(kind, words, setting)))
+                found.append(PlacedStep(number, communicator, label, _step(line, setting)))
         except (ValueError, TypeError) as error:
             raise OutputError(
                 f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}", hint=ANEW
@@ -241,8 +241,10 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
     return tuple(found)
 
 
-def _step(kind: str, words: list[str], setting: Setting) -> Step:
-    collective, dtype, op, placement, nbytes, *rest = words
+# Communicators repeat their steps, and a session is read several times.
+@lru_cache(maxsize=1 << 14)
+def _step(line: str, setting: Setting) -> Step:
+    kind, collective, dtype, op, placement, nbytes, *rest = line.split(" ")
     call = CollectiveCall(Collective(collective), dtype, op, Placement(placement), int(nbytes))
     if kind == MEASURE:
         clock, *amounts = rest

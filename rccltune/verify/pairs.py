@@ -347,7 +347,7 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
         for call in _calls(calls, own.collective, own.called_in(turn)):
             if turn and calls.is_quiet(call.nbytes):
                 continue
-            effort = plan.fine(call.nbytes)
+            effort = plan.effort_of(call.nbytes)
             for clock in calls.clocks(own, call.nbytes):
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in TURNS[turn]]
             also = [ONE_ROOT] * calls.has_one_root(own.collective)
@@ -360,12 +360,12 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
         if communicator < _FOR_OTHERS:
             for call in _calls(calls, own.collective, own.others):
                 clock = calls.clocks(own, call.nbytes)[0]
-                effort = plan.fine(call.nbytes)
+                effort = plan.effort_of(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
                 steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
         for call in _in_bfloat16(calls, own):
             clock = calls.clocks(own, call.nbytes)[-1]
-            effort = plan.fine(call.nbytes)
+            effort = plan.effort_of(call.nbytes)
             steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _SHORT_TURNS[turn]]
     return passes.loops_first(steps)
 

@@ -31,7 +31,7 @@ from rccltune.rules.choices import choice_of
 from rccltune.rules.documents import intervals_left
 from rccltune.rules.reader import read_rules
 from rccltune.session import plan
-from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, QUICK, CollectiveCall, Label, Step
+from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Label, Step
 from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
@@ -181,7 +181,8 @@ def _timings(
                 timed += [Step(plan.CALL, setting, call) for setting in settings]
             clocks = GRAPH if passes.captures(sides.table) and nbytes <= GRAPH_UP_TO else LOOP
             turn = settings if number % 2 == 0 else settings[::-1]
-            timed += [Step(plan.MEASURE, setting, call, clocks, QUICK) for setting in turn]
+            effort = plan.effort_of(nbytes)
+            timed += [Step(plan.MEASURE, setting, call, clocks, effort) for setting in turn]
     yield from passes.loops_first(timed)
 
 

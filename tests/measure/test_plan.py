@@ -18,7 +18,7 @@ from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Scale, Settin
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.releases import release_of
 from rccltune.session import plan, rows, runs
-from rccltune.session.plan import Label, Step
+from rccltune.session.plan import Label, Step, TimingEffort
 from rccltune.verify import pairs
 
 MIB = 1 << 20
@@ -276,9 +276,12 @@ def test_sizes_are_multiples_of_what_can_be_called() -> None:
 
 def test_steps_are_equal_whatever_effort_they_take() -> None:
     """So that a session goes on where another release would measure longer."""
-    rough = Step("measure", SILENT, call(), "loop", plan.QUICK)
-    assert rough == Step("measure", SILENT, call(), "loop", plan.FINE)
-    assert rough.line != Step("measure", SILENT, call(), "loop", plan.FINE).line
+    rough, fine = (
+        Step("measure", SILENT, call(), "loop", TimingEffort(1000, least_calls, 300_000))
+        for least_calls in (4, 12)
+    )
+    assert rough == fine
+    assert rough.line != fine.line
 
 
 def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_has_such() -> None:

@@ -16,7 +16,7 @@ struct made {
 /* Ones that join after +M of i and -M of j met: by adding numbers, as a library does. */
 static int counted(const struct made *made, int i, int j)
 {
-    float sums[MOST_LEAVES];
+    float sums[MOST_LEAVES] = {0};
     int last = 0;
     for (int k = 0; k < made->n; k++)
         sums[k] = k == i ? 0x1p60f : k == j ? -0x1p60f : 1;
