@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import as_plain
+from rccltune.machine.records import system_plain
 from rccltune.machine.this_machine import local_system
 from rccltune.model.errors import CommandLineError
 
@@ -113,12 +113,12 @@ VARIABLES = _named(
 MACHINE_FIELDS = _named(
     """
     format host status reason vendor product arch device_id mode n_hidden boot_id driver kernel rocm
-    compute_units kfd_generation n_devices xgmi_hops disagreements
+    kfd_generation n_devices xgmi_hops disagreements
     oams address cu_count n_gpus n_expected numa_node identity contradiction compute memory
-    devices index oam partition xcds iods render_minor can_open mec_firmware
-    libraries path owner version sha256 simulated tuner_abi reads_rules
+    gpus index oam partition xcds iods render_minor can_open mec_firmware
+    libraries path owner version sha256 simulated
     benchmarks name mpi launchers flavour
-    amdsmi source gpus
+    amdsmi
     findings severity spoils
     """
 )
@@ -254,7 +254,7 @@ def machine(key: bytes) -> ArchiveContent:
     """The listed parts of what ``detect --json`` says of this machine."""
     system, names = local_system(None), NameHasher(key)
     taker = _JsonFields(names, MACHINE_FIELDS)
-    plain = taker.taken(as_plain(system, gpu_findings(system, os.environ)))
+    plain = taker.taken(system_plain(system, gpu_findings(system, os.environ)))
     made = ArchiveContent(f"machine {system.host}")
     made.files["machine/detect.json"] = (json.dumps(plain, indent=1) + "\n").encode()
     made.n_lines = taker.n_left_out

@@ -59,7 +59,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
         raise CommandLineError("a session is for the link map alone", hint="add --links.")
     system = this_machine.local_system(root)
     findings = gpu_findings.gpu_findings(system, os.environ)
-    console.result(records.as_plain(system, findings), _text(system, console))
+    console.result(records.system_plain(system, findings), _text(system, console))
     for finding in findings:
         console.say(
             join_lines([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"])
@@ -106,7 +106,7 @@ def _headline(system: System) -> JoinedLines:
     maker = "nvidia" if system.vendor == "nvidia" else "amdgpu"
     pairs = ((f"driver {maker}", system.driver), ("Linux", system.kernel), ("ROCm", system.rocm))
     lines.append(", ".join(f"{name} {value}" for name, value in pairs if value))
-    answer = system.smi
+    answer = system.amdsmi
     if answer.status != "not asked":
         about = answer.detail or (f"{len(answer.gpus)} devices, {answer.source}")
         lines.append(f"amdsmi: {answer.status}" + (f" ({about})" if answer.source else ""))
@@ -210,12 +210,12 @@ def _software(system: System) -> Iterator[str]:
         if tests
         else "No rccl-tests were found on PATH or below ROCm; sweep and tune take --rccl-tests DIR."
     )
-    for starter in system.starters or ():
-        about = f"{starter.flavour} {starter.version}" if starter.flavour else f"{starter.detail}"
-        yield f"Launcher: {starter.path} ({about})"
+    for one in system.launchers or ():
+        about = f"{one.flavour} {one.version}" if one.flavour else f"{one.detail}"
+        yield f"Launcher: {one.path} ({about})"
 
 
 def _sources(system: System) -> JoinedLines:
-    said = Counter((key, source) for oam in system.oams for key, source in oam.sources.items())
-    lines = [f"  {key}: {source}" for key, source in sorted(said)]
-    return join_lines(["Where it was read:", *lines] if lines else [])
+    found = {f"  {key}: {source}" for oam in system.oams for key, source in oam.sources.items()}
+    found |= {f"  device {gpu.index}: {gpu.source}" for gpu in system.gpus if not system.oams}
+    return join_lines(["Where it was read:", *sorted(found)] if found else [])

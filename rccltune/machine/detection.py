@@ -1,7 +1,10 @@
-"""Detection of the machine: KFD and PCI to OAMs and devices, then amdsmi, then software.
+"""Detection of the machine: every source is read once, into one record.
 
-files below a root ─► kfd, pci ─► OAMs, devices, links ─► what all OAMs agree on ─► System
-amdsmi fills gaps ─┘      libraries, launchers ─┘
+/sys/class/kfd ─► kfd.KfdNode ──┐
+/sys/bus/pci ───► pci.attribute ┼─► Oam, Gpu, XgmiLink ──┐
+nvidia-smi, /proc, PCI ─► nvidia ─► Gpu ─────────────────┤
+amdsmi, in a child ─► smi.Smi ─► what the driver left out ┼─► System ─► detect, doctor, modes,
+libraries, benchmarks, launchers ─► software ────────────┘            placements, every measurement
 """
 
 from __future__ import annotations
@@ -50,21 +53,29 @@ def detect_system(
         ask_smi: stands in for amdsmi; None asks the real one.
     """
     below, environment = SystemRoot(root), variables or {}
-    system = _from_sysfs(below, with_links=deep)
     rocm = software.rocm_folder(below, environment)
-    system = _with_releases(below, system, rocm)
+    release = SystemRoot(rocm).text(".info/version") if rocm is not None else None
+    system = replace(
+        _from_sysfs(below, with_links=deep),
+        host=below.text("proc/sys/kernel/hostname"),
+        boot_id=below.text("proc/sys/kernel/random/boot_id"),
+        kfd_generation=below.text("sys/class/kfd/kfd/topology/generation_id"),
+        driver=below.text("sys/module/amdgpu/version")
+        or below.text("sys/module/amdgpu/srcversion"),
+        kernel=below.text("proc/sys/kernel/osrelease"),
+        rocm=release.split("-")[0] if release else None,
+    )
     if not deep:
         return system
     ask = ask_smi or (lambda: _asked(below, system, environment, rocm, site_packages))
-    system = with_nvidia(smi.with_smi(system, ask()), environment)
     folders = software.benchmark_folders(below, rocm, environment.get("PATH"))
     return replace(
-        system,
+        with_nvidia(smi.with_smi(system, ask()), environment),
         libraries=software.libraries(
             below, rocm, site_packages, environment.get("LD_LIBRARY_PATH")
         ),
         benchmarks=software.benchmarks(folders),
-        starters=software.launcher_programs(programs, environment) if below.is_live else None,
+        launchers=software.launcher_programs(programs, environment) if below.is_live else None,
     )
 
 
@@ -106,27 +117,27 @@ def fingerprint(system: System) -> Fingerprint:
 
 def changes(before: System, after: System) -> tuple[str, ...]:
     """Changes of the machine between two detections; results of both must not be pooled."""
-    sentences = [
-        f"{what} was {old or 'unknown'}, is {new or 'unknown'}"
-        for what, old, new in (
-            ("the start of the machine", before.boot_id, after.boot_id),
-            ("KFD's generation", before.generation, after.generation),
-            ("the driver", before.driver, after.driver),
-            ("the mode", before.mode_text, after.mode_text),
-        )
-        if old != new
-    ]
-    old_oams = {oam.address: oam for oam in before.oams}
-    new_oams = {oam.address: oam for oam in after.oams}
-    for address in sorted(old_oams.keys() | new_oams.keys()):
-        old, new = (_state(oams.get(address)) for oams in (old_oams, new_oams))
-        if old != new:
-            sentences.append(f"{address} was {old}, is {new}")
-    return tuple(sentences)
+    olds, news = _state(before), _state(after)
+    return tuple(
+        f"{what} was {olds.get(what, 'not there')}, is {news.get(what, 'not there')}"
+        for what in sorted(olds.keys() | news.keys())
+        if olds.get(what) != news.get(what)
+    )
 
 
-def _state(oam: Oam | None) -> str:
-    return f"{oam.mode_text} with {oam.n_gpus} devices ({oam.identity})" if oam else "not there"
+def _state(system: System) -> dict[str, str]:
+    """What must stay as it is, by name."""
+    whole = {
+        "the start of the machine": system.boot_id,
+        "KFD's generation": system.kfd_generation,
+        "the driver": system.driver,
+        "the mode": system.mode_text,
+    }
+    named = {what: value or "unknown" for what, value in whole.items()}
+    return named | {
+        oam.address: f"{oam.mode_text} with {oam.n_gpus} devices ({oam.identity})"
+        for oam in system.oams
+    }
 
 
 def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
@@ -183,7 +194,7 @@ def _common(values: Iterable[T]) -> T | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def arch_text(gfx: int) -> str | None:
+def _arch_text(gfx: int) -> str | None:
     """``gfx90a`` of 90010: the step is one hexadecimal digit."""
     return f"gfx{gfx // 10000}{gfx // 100 % 100}{gfx % 100:x}" if gfx else None
 
@@ -197,44 +208,45 @@ def _gfx_of_device(device_id: int | None) -> int:
 def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
     first = nodes[0] if nodes else None
     values = first.values if first else {}
+    node_place = f"/{first.folder}/properties" if first else _TABLE
     text, device_place = pci.attribute(root, address, "device")
     device_id = values.get("device_id") or None
-    if device_id is None:
-        read = hexadecimal(text)
-        device_id = read if read is not None and 0 < read <= 0xFFFFFFFF else None
-    elif first is not None:
-        device_place = f"/{first.folder}/properties"
-    gfx = values.get("gfx_target_version", 0) or _gfx_of_device(device_id)
+    if device_id is not None:
+        device_place = node_place
+    elif 0 < (read := hexadecimal(text) or 0) <= 0xFFFFFFFF:
+        device_id = read
+    gfx = values.get("gfx_target_version", 0)
+    arch_place = node_place if gfx else _TABLE
+    gfx = gfx or _gfx_of_device(device_id)
     n_xccs = values.get("num_xcc", 0)
-    mode, mode_place, memory_place = gpu_mode(root, address, gfx, n_xccs)
+    mode, mode_place, memory_place = _mode_of(root, address, gfx, n_xccs)
     product = product_of(device_id)
-    unique = values.get("unique_id")
-    numa, numa_place = _numa(root, address)
-    known = first is not None and values.get("gfx_target_version", 0) != 0
+    numa_place = f"{pci.DEVICES}/{address}.0/numa_node"
     return Oam(
         address=address,
         product=product.name if product else None,
-        arch=arch_text(gfx),
+        arch=_arch_text(gfx),
         device_id=device_id,
         cu_count=(first.n_cus or None) if first else None,
         mode=mode,
         n_gpus=len(nodes),
         n_expected=product.n_xcds // n_xccs if product and product.n_xcds and n_xccs else None,
-        numa_node=numa,
-        identity=f"{unique:016x}" if unique else None,
+        numa_node=root.number(numa_place),
+        identity=first.identity if first else None,
         contradiction=_contradiction(mode, len(nodes), n_xccs),
         sources={
             "device_id": device_place,
             "product": _TABLE,
-            "arch": f"/{first.folder}/properties" if first and known else _TABLE,
+            "arch": arch_place,
             "compute": mode_place,
             "memory": memory_place,
-            "numa_node": numa_place,
+            "numa_node": f"/{numa_place}",
+            "iods": "partition id and num_xcc, XCDs in order",
         },
     )
 
 
-def gpu_mode(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mode | None, str, str]:
+def _mode_of(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mode | None, str, str]:
     """Find the partition mode of a GPU from its driver's files.
 
     Returns:
@@ -253,7 +265,7 @@ def gpu_mode(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mod
         return None, place, memory_place
     if compute is None or compute == "NONE":
         reason = "the arch has no partitions" if compute is None else place
-        return Mode(compute=None, memory=None), reason, reason
+        return _NONE, reason, reason
     return Mode(compute=compute, memory=memory), place, memory_place
 
 
@@ -266,37 +278,25 @@ def _contradiction(mode: Mode | None, n_nodes: int, n_xccs: int) -> str | None:
     return None
 
 
-def _numa(root: SystemRoot, address: str) -> tuple[int | None, str]:
-    path = f"{pci.DEVICES}/{address}.0/numa_node"
-    node = root.number(path)
-    return node, f"/{path}"
-
-
 def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
-    place = f"/{node.folder}/properties"
-    n_xccs = node.values.get("num_xcc")
     device_id = node.values.get("device_id") or oam.device_id
     product = product_of(device_id)
-    xcds = dies_of(device_id, node.partition, n_xccs)
+    xcds = dies_of(device_id, node.partition, node.values.get("num_xcc"))
     minor = node.values.get("drm_render_minor") or None
-    unique = node.values.get("unique_id")
     return Gpu(
         index=index,
         oam=node.oam,
         partition=node.partition,
         product=product.name if product else None,
-        arch=arch_text(node.values.get("gfx_target_version", 0)) or oam.arch,
+        arch=_arch_text(node.values.get("gfx_target_version", 0)) or oam.arch,
         cu_count=node.n_cus or None,
         xcds=xcds,
         iods=io_dies_of(device_id, xcds),
-        identity=f"{unique:016x}" if unique else None,
+        identity=node.identity,
         render_minor=minor,
         can_open=_can_open(root, minor),
         mec_firmware=node.values.get("fw_version"),
-        sources={
-            **dict.fromkeys(("cu_count", "partition", "render_minor"), place),
-            **dict.fromkeys(("xcds", "iods"), "partition id and num_xcc, XCDs in order"),
-        },
+        source=f"/{node.folder}/properties",
     )
 
 
@@ -313,23 +313,6 @@ def _links(root: SystemRoot, topology: Topology) -> tuple[XgmiLink, ...]:
         for index, node in enumerate(topology.nodes)
         for target, weight in read_links(root, node)
         if target in index_of
-    )
-
-
-def _with_releases(root: SystemRoot, system: System, rocm: Path | None) -> System:
-    driver = root.text("sys/module/amdgpu/version") or root.text("sys/module/amdgpu/srcversion")
-    version = None
-    if rocm is not None:
-        text = SystemRoot(rocm).text(".info/version")
-        version = text.split("-")[0] if text else None
-    return replace(
-        system,
-        host=root.text("proc/sys/kernel/hostname"),
-        boot_id=root.text("proc/sys/kernel/random/boot_id"),
-        generation=root.text("sys/class/kfd/kfd/topology/generation_id"),
-        driver=driver,
-        kernel=root.text("proc/sys/kernel/osrelease"),
-        rocm=version,
     )
 
 

@@ -204,7 +204,7 @@ def _sources(system: System) -> Iterator[Finding]:
         yield warns(
             "sources-disagree",
             first + (f"; {len(others)} more (rccltune detect --json)" if others else ""),
-            system.smi.source or "amdsmi",
+            system.amdsmi.source or "amdsmi",
             remedy="look again when no mode change is under way; the driver's own is used.",
             spoils=True,
         )

@@ -50,6 +50,12 @@ class KfdNode:
         per_cu = self.values.get("simd_per_cu", 0)
         return self.values.get("simd_count", 0) // per_cu if per_cu else 0
 
+    @property
+    def identity(self) -> str | None:
+        """The number of this very part, the same for all nodes of an OAM."""
+        unique = self.values.get("unique_id")
+        return f"{unique:016x}" if unique else None
+
 
 @dataclass(frozen=True, slots=True)
 class Topology:

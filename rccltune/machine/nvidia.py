@@ -31,7 +31,7 @@ def _from_program(program: Path) -> tuple[Gpu, ...]:
             oam=f"gpu{number}",
             product=product,
             identity=uuid,
-            sources={"product": f"{program} -L", "identity": f"{program} -L"},
+            source=f"{program} -L",
         )
         for number, product, uuid in _LISTED.findall(ended.out)
     )
@@ -50,7 +50,7 @@ def _from_driver(root: SystemRoot) -> tuple[Gpu, ...]:
                 oam=address,
                 product=values.get("Model"),
                 identity=values.get("GPU UUID"),
-                sources={"product": f"/{place}", "identity": f"/{place}"},
+                source=f"/{place}",
             )
         )
     return tuple(gpus)
@@ -58,6 +58,6 @@ def _from_driver(root: SystemRoot) -> tuple[Gpu, ...]:
 
 def _from_bus(root: SystemRoot) -> tuple[Gpu, ...]:
     return tuple(
-        Gpu(index=index, oam=address, sources={"oam": f"/{pci.DEVICES}"})
+        Gpu(index=index, oam=address, source=f"/{pci.DEVICES}")
         for index, address in enumerate(pci.devices_of(root, _VENDOR, _CLASSES))
     )

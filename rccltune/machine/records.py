@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rccltune.model import schema
 from rccltune.model.settings import Mode
-from rccltune.releases import release_of
 
 # Field to the file, program or rule that it was read from.
 Sources = Mapping[str, str]
@@ -135,6 +135,7 @@ class Gpu:
         render_minor: number N in ``/dev/dri/renderDN``.
         can_open: whether the render node is there, None where ``/dev`` cannot be seen.
         mec_firmware: version of the command processor's firmware.
+        source: where it was read.
     """
 
     index: int
@@ -149,7 +150,7 @@ class Gpu:
     render_minor: int | None = None
     can_open: bool | None = None
     mec_firmware: int | None = None
-    sources: Sources = field(default_factory=dict, hash=False)
+    source: str | None = None
 
     @property
     def address(self) -> str:
@@ -221,9 +222,10 @@ class System:
         product: of the GPUs where they are alike, as arch, device_id, cu_count and mode are.
         mode: None where unknown or not the same on all GPUs.
         n_hidden: devices that KFD lists and denies.
+        launchers: None where no program may be asked: the machine is a captured one.
         disagreements: where amdsmi says something else than the driver's files, a sentence each.
         boot_id: changes with every start of the machine.
-        generation: KFD's own count of changes to its topology.
+        kfd_generation: KFD's own count of changes to its topology.
         driver: version of the GPU driver, ``srcversion`` where amdgpu has none.
     """
 
@@ -243,11 +245,11 @@ class System:
     links: tuple[XgmiLink, ...] = ()
     libraries: tuple[Library, ...] = ()
     benchmarks: tuple[Benchmark, ...] = ()
-    starters: tuple[LauncherProgram, ...] | None = None
-    smi: Smi = NOT_ASKED
+    launchers: tuple[LauncherProgram, ...] | None = None
+    amdsmi: Smi = NOT_ASKED
     disagreements: tuple[str, ...] = ()
     boot_id: str | None = None
-    generation: str | None = None
+    kfd_generation: str | None = None
     driver: str | None = None
     kernel: str | None = None
     rocm: str | None = None
@@ -274,50 +276,19 @@ class System:
         return next((oam for oam in self.oams if oam.address == wanted), None)
 
 
-def as_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """The whole answer for programs; modes as text, link hops as one row a device."""
-    plain = {"format": 1, **_plain(asdict(system))}
-    renamed = {
-        "compute_units": "cu_count",
-        "kfd_generation": "generation",
-        "devices": "gpus",
-        "launchers": "starters",
-        "amdsmi": "smi",
-    }
-    plain |= {name: plain.pop(own) for name, own in renamed.items()}
-    for row, gpu in zip(plain["devices"], system.gpus, strict=True):
+def system_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """The whole answer of detect for programs: the mode as text, link hops as one row a device."""
+    plain = schema.to_plain(replace(system, links=()))
+    for row, gpu in zip(plain.get("gpus", ()), system.gpus, strict=True):
         row["address"] = gpu.address
-    for row, oam in zip(plain["oams"], system.oams, strict=True):
-        mode = row["mode"] or {"compute": None, "memory": None}
-        row |= {**mode, "mode": oam.mode_text}
-    for row, library in zip(plain["libraries"], system.libraries, strict=True):
-        release = release_of(library.version)
-        row["tuner_abi"] = release.abi if release is not None else None
-        row["reads_rules"] = release.reads_rules if release is not None else None
-    del plain["links"]
-    return plain | {
+    return {
+        "format": 1,
+        **plain,
         "mode": system.mode_text,
         "n_devices": len(system.gpus),
         "xgmi_hops": hop_rows(system),
-        "findings": [finding_as_plain(finding) for finding in findings],
+        "findings": schema.to_plain(findings),
     }
-
-
-def finding_as_plain(finding: Finding) -> dict[str, Any]:
-    """One finding for programs."""
-    return asdict(finding) | {"severity": finding.severity.value}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever records hold
-    """Values that JSON has: paths as text, device ids as PCI tools write them."""
-    if isinstance(value, dict):
-        return {
-            key: f"0x{one:x}" if key == "device_id" and isinstance(one, int) else _plain(one)
-            for key, one in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def hop_rows(system: System) -> list[str]:

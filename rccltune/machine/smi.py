@@ -105,7 +105,7 @@ def with_smi(system: System, asked: Smi) -> System:
         gpu = _speaker(asked.gpus, oam.address)
         oams.append(oam if gpu is None else _filled(oam, gpu))
         differ += [] if gpu is None else _differing(oam, gpu)
-    system = replace(system, oams=tuple(oams), smi=asked, disagreements=tuple(differ))
+    system = replace(system, oams=tuple(oams), amdsmi=asked, disagreements=tuple(differ))
     modes = {oam.mode for oam in system.live_oams}
     known = system.status == "known" and len(modes) == 1
     return replace(system, mode=modes.pop()) if known else system

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from annotated_types import Ge, Le, MaxLen
@@ -224,8 +225,8 @@ def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON ha
         value: a record, or what records are made of.
         allowed: letters that stay in its texts all the same.
     """
-    if isinstance(value, str):
-        return printable(value, allowed)
+    if isinstance(value, str | Path):
+        return printable(str(value), allowed)
     if is_dataclass(value) and not isinstance(value, type):
         return {
             # Annotations are texts here; only a Text keeps its line breaks.

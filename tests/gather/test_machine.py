@@ -11,7 +11,7 @@ from trees import add, put, seen, write
 
 from rccltune import gather
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import System, as_plain
+from rccltune.machine.records import System, system_plain
 
 KEY = b"the user's own"
 BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
@@ -43,12 +43,12 @@ def sent(made: gather.ArchiveContent) -> dict[str, Any]:
 
 def test_it_is_what_detection_says(system: System) -> None:
     """Devices, modes, links, versions: equal, but for names, which are hashes."""
-    said, found = as_plain(system, gpu_findings(system, {})), sent(gather.machine(KEY))
+    said, found = system_plain(system, gpu_findings(system, {})), sent(gather.machine(KEY))
     for name in ("mode", "n_devices", "xgmi_hops", "arch", "product", "kernel"):
         assert found[name] == said[name]
     assert found["mode"] == "cpx-nps4"
-    assert found["n_devices"] == len(found["devices"]) == 64
-    assert found["devices"][9]["address"] == said["devices"][9]["address"]
+    assert found["n_devices"] == len(found["gpus"]) == 64
+    assert found["gpus"][9]["address"] == said["gpus"][9]["address"]
     assert found["host"].startswith("host-")
     (library,) = found["libraries"]
     assert (library["path"], library["version"]) == ("librccl.so.1", "RCCL 2.20.5+hip6.2")
@@ -84,8 +84,8 @@ def test_what_is_left_out_is_left_out_on_purpose() -> None:
         return set().union(*map(names, value)) if isinstance(value, list) else set()
 
     system = gather.local_system(None)
-    plain = as_plain(system, gpu_findings(system, {}))
-    for one in (*plain["oams"], *plain["devices"]):
+    plain = system_plain(system, gpu_findings(system, {}))
+    for one in plain["oams"]:
         one["sources"] = None
-    on_purpose = {"root", "sources", "detail", "message", "where", "remedy"}
+    on_purpose = {"root", "source", "sources", "detail", "message", "where", "remedy"}
     assert names(plain) - gather.MACHINE_FIELDS <= on_purpose

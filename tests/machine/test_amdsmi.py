@@ -136,7 +136,7 @@ def test_failing_bindings_change_nothing(tmp_path: Path) -> None:
     """The answer of sysfs stands; detect says that they failed."""
     said = Smi(status="timed out", source="/opt/rocm/share/amd_smi", detail="no answer within 20 s")
     system = seen(write("mi300x-spx-nps1", tmp_path), ask_smi=lambda: said)
-    assert (system.smi.status, gpu_findings(system, {})) == ("timed out", ())
+    assert (system.amdsmi.status, gpu_findings(system, {})) == ("timed out", ())
     assert system.mode_text == "spx-nps1"
 
 
@@ -178,4 +178,4 @@ def test_sources_that_differ_are_shown(tmp_path: Path) -> None:
 
 def test_a_captured_tree_is_not_held_against_this_machine(tmp_path: Path) -> None:
     """amdsmi speaks of the running machine alone."""
-    assert seen(write("mi300x-spx-nps1", tmp_path)).smi.status == "not asked"
+    assert seen(write("mi300x-spx-nps1", tmp_path)).amdsmi.status == "not asked"

@@ -34,7 +34,7 @@ BENCHMARK = Benchmark(
     mpi="openmpi",
     simulated=False,
 )
-STARTER = LauncherProgram(path=Path("/usr/bin/mpirun"), flavour="openmpi", version="5.0.8")
+LAUNCHER = LauncherProgram(path=Path("/usr/bin/mpirun"), flavour="openmpi", version="5.0.8")
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Patient:
     )
     libraries: tuple[Library, ...] = (LIBRARY,)
     benchmarks: tuple[Benchmark, ...] = (BENCHMARK,)
-    starters: tuple[LauncherProgram, ...] | None = (STARTER,)
+    launchers: tuple[LauncherProgram, ...] | None = (LAUNCHER,)
     n_cpus: int = 192
     free: int = 64 * GIB
     kernel_log: str = "amdgpu 0000:05:00.0: ring initialised"
@@ -99,7 +99,7 @@ class Patient:
             seen(self.root),
             libraries=self.libraries,
             benchmarks=self.benchmarks,
-            starters=self.starters,
+            launchers=self.launchers,
         )
         return doctor(
             HostState(
@@ -259,7 +259,7 @@ ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
         "launcher-mismatch",
         W,
         False,
-        known(starters=(replace(STARTER, flavour="mpich"),)),
+        known(launchers=(replace(LAUNCHER, flavour="mpich"),)),
         "mpirun of openmpi",
     ),
     (

@@ -264,13 +264,14 @@ def test_dies_under_a_partition(
 
 
 def test_every_value_has_a_source(tmp_path: Path) -> None:
-    """Mode from the PCI directory, arch and CUs from KFD, dies derived and said to be."""
+    """Mode from the PCI directory, devices from KFD, dies derived and said to be."""
     system = seen(write("mi300x-cpx-nps4", tmp_path))
     sources = system.oams[0].sources
     assert sources["compute"].endswith("0000:05:00.0/current_compute_partition")
     assert sources["memory"].endswith("0000:05:00.0/current_memory_partition")
     assert sources["arch"] == f"/{NODES}/2/properties"
-    assert system.gpus[0].sources["iods"].startswith("partition id")
+    assert sources["iods"].startswith("partition id")
+    assert system.gpus[9].source == f"/{NODES}/11/properties"
 
 
 def test_fingerprint_tells_machines_and_modes_apart(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ def test_detect_as_json(tmp_path: Path) -> None:
     root = write("mi300x-cpx-nps4", tmp_path)
     add_links(root)
     answer = json.loads(run(detect, "--root", root, "--json").stdout)
-    assert (answer["mode"], answer["n_devices"], answer["device_id"]) == ("cpx-nps4", 64, "0x74a1")
+    assert (answer["mode"], answer["n_devices"], answer["device_id"]) == ("cpx-nps4", 64, 0x74A1)
     assert answer["oams"][0]["sources"]["memory"].endswith("current_memory_partition")
-    assert answer["devices"][63]["iods"] == [3]
+    assert answer["gpus"][63]["iods"] == [3]
     assert answer["xgmi_hops"][0].split()[:9] == ["-", *"0000000", "1"]
     assert answer["findings"] == []
 

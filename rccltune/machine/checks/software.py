@@ -145,7 +145,7 @@ def libraries(facts: HostState) -> Iterator[Finding]:
     """Findings of the library that a job loads, which decides what can be chosen."""
     files, name = facts.system.libraries, "librccl" if facts.has_amd else "libnccl"
     # A captured tree holds /sys and /proc; that it has no programs means nothing.
-    was_searched = facts.system.starters is not None
+    was_searched = facts.system.launchers is not None
     if facts.system.vendor is not None and not files and was_searched:
         yield warns(
             "no-library",
@@ -169,7 +169,7 @@ def libraries(facts: HostState) -> Iterator[Finding]:
 
 def mpi_families(facts: HostState) -> Iterator[Finding]:
     """The launcher's MPI and that of rccl-tests, which confirm what rccltune-perf measures."""
-    flavours = [one.flavour for one in facts.system.starters or () if one.flavour is not None]
+    flavours = [one.flavour for one in facts.system.launchers or () if one.flavour is not None]
     real = [one for one in facts.system.benchmarks if not one.simulated]
     without = [one for one in real if one.mpi == "none"]
     if flavours and without:
