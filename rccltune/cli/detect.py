@@ -186,7 +186,6 @@ def _software(system: System) -> Iterator[str]:
         (
             lib.owner,
             lib.version or "?",
-            lib.rocm or "–",
             _tuner(lib.version),
             (lib.sha256 or "?")[:12],
             str(lib.path),
@@ -194,7 +193,7 @@ def _software(system: System) -> Iterator[str]:
         for lib in system.libraries
     ]
     if rows:
-        yield table(("library of", "version", "ROCm", "tuner", "sha256", "file"), rows, numeric=())
+        yield table(("library of", "version", "tuner", "sha256", "file"), rows, numeric=())
     tests = [
         (
             benchmark.name,

@@ -54,7 +54,7 @@ def detect_system(
     """
     below, environment = SystemRoot(root), variables or {}
     rocm = software.rocm_folder(below, environment)
-    release = SystemRoot(rocm).text(".info/version") if rocm is not None else None
+    release = SystemRoot(rocm).text(".info/version")
     system = replace(
         _from_sysfs(below, with_links=deep),
         host=below.text("proc/sys/kernel/hostname"),
@@ -68,13 +68,10 @@ def detect_system(
     if not deep:
         return system
     ask = ask_smi or (lambda: _asked(below, system, environment, rocm, site_packages))
-    folders = software.benchmark_folders(below, rocm, environment.get("PATH"))
     return replace(
         with_nvidia(smi.with_smi(system, ask()), environment),
-        libraries=software.libraries(
-            below, rocm, site_packages, environment.get("LD_LIBRARY_PATH")
-        ),
-        benchmarks=software.benchmarks(folders),
+        libraries=software.libraries(below, environment, site_packages),
+        benchmarks=software.benchmarks(software.benchmark_folders(below, environment)),
         launchers=software.launcher_programs(programs, environment) if below.is_live else None,
     )
 
@@ -320,7 +317,7 @@ def _asked(
     root: SystemRoot,
     system: System,
     variables: Mapping[str, str],
-    rocm: Path | None,
+    rocm: Path,
     site_packages: Sequence[Path],
 ) -> Smi:
     """Ask amdsmi, which speaks of the running machine: a captured tree is never held against it."""

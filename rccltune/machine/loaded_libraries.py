@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from rccltune.launch.variables import launch_environment
 from rccltune.machine import software
 from rccltune.model.errors import MachineError
-
-_NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
 
 
 def named_library(named: Path) -> Path:
@@ -20,7 +17,7 @@ def named_library(named: Path) -> Path:
     Raises:
         MachineError: there is no such file.
     """
-    file = next((named / name for name in _NAMES if (named / name).is_file()), named)
+    file = next((named / name for name in software.NAMES if (named / name).is_file()), named)
     if not file.is_file():
         raise MachineError(
             "there is no such library",

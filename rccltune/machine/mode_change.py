@@ -17,7 +17,7 @@ from typing import Final
 
 from rccltune.launch import signals
 from rccltune.machine.files import SystemRoot, run_program
-from rccltune.machine.products import Product, product_of
+from rccltune.machine.products import product_of
 from rccltune.machine.records import System, mode_text
 from rccltune.machine.smi import Runner
 from rccltune.model.errors import MachineError
@@ -42,12 +42,12 @@ def check_mode(wanted: Mode | None, system: System) -> None:
     unsaid = system.status == "known" and system.mode is None
     if wanted is None or unsaid or fits(wanted, system):
         return
-    lacking = _lacking(wanted, system)
-    if lacking is not None:
+    product = product_of(system.device_id)
+    if product is not None and product.lacks(wanted):
         raise MachineError(
-            f"--mode {mode_text(wanted)} was asked for, and {lacking}",
+            f"--mode {mode_text(wanted)} was asked for, and {product.name} has no {wanted.memory}",
             where="/sys/bus/pci/drivers/amdgpu/*/device",
-            hint=_instead(system),
+            hint=f"say --mode {product.parted or 'auto'}.",
         )
     found = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
     raise MachineError(
@@ -77,25 +77,6 @@ def commands(wanted: Mode, rocm: str | None) -> tuple[str, ...]:
     reloads = bool(memory) and not sets_memory_at_once(rocm)
     lines = [memory, *RELOAD, compute] if reloads else [compute, memory]
     return tuple(line for line in lines if line)
-
-
-def _product(system: System) -> Product | None:
-    """The part of the first OAM."""
-    return product_of(system.oams[0].device_id) if system.oams else None
-
-
-def _lacking(wanted: Mode, system: System) -> str | None:
-    """``MI355X has no NPS4``; None where the part may have the mode."""
-    product = _product(system)
-    if product is None or not product.memory or wanted.memory in (None, *product.memory):
-        return None
-    return f"{product.name} has no {wanted.memory}"
-
-
-def _instead(system: System) -> str:
-    product = _product(system)
-    parted = product.parted if product is not None else None
-    return f"say --mode {parted or 'auto'}."
 
 
 def _hint(wanted: Mode, system: System) -> str:
@@ -131,25 +112,15 @@ class ModeChange:
     wanted: tuple[tuple[str, str], ...]
 
 
-def mode_change_cost(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
-    """Say what setting a mode takes on this machine, before anything is changed."""
-    costs = ["root" if not is_root else "root (which you are)", "idle GPUs: no process on any"]
-    if wanted.memory is not None and any(
-        oam.mode is None or oam.mode.memory != wanted.memory for oam in system.oams
-    ):
-        costs.append("a reload of the amdgpu driver for the memory mode, on every GPU of the node")
-    costs.append("nothing that keeps it: a restart returns to the default mode")
-    return tuple(costs)
-
-
 def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """Why a mode cannot be set, or could not be put back; empty where it can."""
+    if system.vendor != "amd":
+        return ("there is no AMD GPU",)
     reasons = [] if is_root else ["you are not root"]
     reasons += _in_use(system)
-    if system.vendor != "amd":
-        return (*reasons, "there is no AMD GPU")
-    lacking = _lacking(wanted, system)
-    reasons += [lacking] if lacking else []
+    product = product_of(system.device_id)
+    if product is not None and product.lacks(wanted):
+        reasons.append(f"{product.name} has no {wanted.memory}")
     for oam in system.oams:
         mode = oam.mode
         if mode is None or mode.compute is None or oam.contradiction:
@@ -231,28 +202,27 @@ def apply_mode(
     if fits(wanted, system):
         yield system
         return
-    _stop_where_hindered(wanted, system, os.geteuid() == 0 if is_root is None else is_root)
+    by_root = os.geteuid() == 0 if is_root is None else is_root
+    hindered = obstacles(system, wanted, is_root=by_root)
+    if hindered:
+        raise MachineError(
+            f"the mode cannot be set to {mode_text(wanted)}: {'; '.join(hindered)}",
+            hint=f"set it by hand: {'; '.join(commands(wanted, system.rocm))}",
+        )
     before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
     target = {a: _merged(wanted, mode) for a, mode in before.items()}
     back = "; ".join(commands(next(iter(before.values())), system.rocm))
     setter = _Setter(run=run, look=look, reload=reload, reporter=reporter)
-    reporter.say(f"Setting {mode_text(wanted)}. Should this be killed, go back by hand: {back}")
+    reporter.say(
+        f"Setting {mode_text(wanted)} on all GPUs of the node; a new memory mode reloads the "
+        f"driver. Should this be killed, go back by hand: {back}"
+    )
     with signals.interruptible():
         try:
             yield setter.change(target)
         finally:
             with signals.held():
                 _put_back(before, setter, system.rocm)
-
-
-def _stop_where_hindered(wanted: Mode, system: System, is_root: bool) -> None:
-    hindered = obstacles(system, wanted, is_root=is_root)
-    if hindered:
-        raise MachineError(
-            f"the mode cannot be set to {mode_text(wanted)}: {'; '.join(hindered)}",
-            hint="see what --apply-mode needs, or set it by hand: "
-            + "; ".join(commands(wanted, system.rocm)),
-        )
 
 
 def _put_back(before: Modes, setter: _Setter, rocm: str | None) -> None:

@@ -33,6 +33,10 @@ class Product:
     parted: Mode | None = None
     is_virtual: bool = False
 
+    def lacks(self, mode: Mode) -> bool:
+        """Whether it is known to have no such memory mode."""
+        return bool(self.memory) and mode.memory not in (None, *self.memory)
+
 
 # Modes with parts are those of AMD's RCCL usage tips (rocm-systems 1dd79172
 # projects/rccl/docs/how-to/rccl-usage-tips.rst): MI350X has no NPS4.

@@ -23,7 +23,6 @@ class Library:
     path: Path
     owner: str
     version: str | None
-    rocm: str | None
     sha256: str | None
 
 

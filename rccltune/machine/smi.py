@@ -21,10 +21,9 @@ Answer = Mapping[str, Any]
 Runner = Callable[[Mapping[str, Any], float], tuple[str, Answer]]
 
 
-def bindings(rocm: Path | None, site_packages: Sequence[Path]) -> Path | None:
+def bindings(rocm: Path, site_packages: Sequence[Path]) -> Path | None:
     """Folder to import amdsmi from: ROCm's own, which fits its library, before a wheel."""
-    folders = [rocm / "share" / "amd_smi"] if rocm is not None else []
-    for folder in (*folders, *site_packages):
+    for folder in (rocm / "share" / "amd_smi", *site_packages):
         if (folder / "amdsmi" / "__init__.py").is_file():
             return folder
     return None

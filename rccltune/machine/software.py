@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +18,18 @@ from rccltune.machine.records import Benchmark, LauncherProgram, Library
 from rccltune.model.vocabulary import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
-_NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
-_SYSTEM: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib")
+# What a folder may hold, RCCL's before NCCL's.
+NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2", "libnccl.so")
+_SYSTEM: Final = (
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "usr/local/lib",
+    "usr/local/cuda/lib64",
+    "usr/local/nccl/lib",
+)
+_LISTED: Final = re.compile(r"^\s*lib[rn]ccl\.so[.\d]* .*=> (/\S+)$", re.MULTILINE)
 _WHEELS: Final = (
     ("PyTorch", "torch/lib"),
     ("ROCm wheels", "_rocm_sdk_libraries_*/lib"),
@@ -28,8 +39,6 @@ _WHEELS: Final = (
 # develop:abc", "NCCL version 2.28.3+cuda12.9" (init.cc). A format with %d is not a version.
 VERSION: Final = re.compile(rb"([RN]CCL) version *:? *(\d+\.\d+\.\d+[\w.+:-]*)")
 _TESTS: Final = re.compile(rb"[rn]ccl-tests(?:: Version| version) *:? *(\d[\w.+-]*)")
-# librccl.so.1.0.70200 is that of ROCm 7.2.0.
-_ROCM: Final = re.compile(r"\.so\.\d+\.\d+\.(\d)(\d\d)(\d\d)$")
 _MPI: Final = ((b"libmpi.so.40", "openmpi"), (b"libmpi.so.12", "mpich"), (b"libmpi", None))
 _FLAVOURS: Final = (
     ("openmpi", re.compile(r"\(Open MPI\) ([\d.]+)")),
@@ -40,53 +49,57 @@ _FLAVOURS: Final = (
 
 
 def libraries(
-    root: SystemRoot, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
+    root: SystemRoot, variables: Mapping[str, str], site_packages: Iterable[Path]
 ) -> tuple[Library, ...]:
     """Libraries that a job could load; the same file under several names is one.
 
     Args:
         root: where the system's own folders are.
-        rocm: folder of the ROCm installation.
+        variables: the environment.
         site_packages: folders whose wheels bring their own library.
-        library_path: LD_LIBRARY_PATH, searched first as the loader does.
     """
-    files: dict[tuple[int, int], tuple[str, Path]] = {}
-    for owner, path in library_files(root, rocm, site_packages, library_path):
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        files.setdefault((status.st_dev, status.st_ino), (owner, path))
-    with ThreadPoolExecutor(4) as pool:
-        return tuple(pool.map(lambda pair: _library(*pair), files.values()))
-
-
-def library_files(
-    root: SystemRoot, rocm: Path | None, site_packages: Iterable[Path], library_path: str | None
-) -> Iterator[tuple[str, Path]]:
-    """(owner, file) of each library in the loader's order; arguments as of ``libraries``."""
-    folders = [("LD_LIBRARY_PATH", root.at(f)) for f in (library_path or "").split(":") if f]
-    folders += [("ROCm", rocm / "lib")] if rocm is not None else []
-    folders += [("the system", root.at(f)) for f in _SYSTEM]
+    folders = library_folders(root, variables)
     for packages in site_packages:
         for owner, pattern in _WHEELS:
             folders += [(owner, folder) for folder in sorted(packages.glob(pattern))]
+    found: dict[tuple[int, int], tuple[str, Path]] = {}
+    for owner, path in library_files(folders):
+        status = path.stat()
+        found.setdefault((status.st_dev, status.st_ino), (owner, path))
+    with ThreadPoolExecutor(4) as pool:
+        return tuple(pool.map(lambda pair: _library(*pair), found.values()))
+
+
+def library_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[tuple[str, Path]]:
+    """(owner, folder) of places that libraries are installed in, in the loader's order."""
+    on_path = filter(None, variables.get("LD_LIBRARY_PATH", "").split(":"))
+    return [
+        *(("LD_LIBRARY_PATH", root.at(folder)) for folder in on_path),
+        ("ROCm", rocm_folder(root, variables) / "lib"),
+        *(("the system", folder) for folder in (_known_to_loader() if root.is_live else ())),
+        *(("the system", root.at(folder)) for folder in _SYSTEM),
+    ]
+
+
+def _known_to_loader() -> Iterable[Path]:
+    """Folders that ldconfig lists, those with RCCL before those with NCCL."""
+    program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
+    said = files.run_program([program, "-p"], timeout_s=60).out if program is not None else ""
+    listed = sorted(map(Path, _LISTED.findall(said)), key=lambda path: "nccl" in path.name)
+    return dict.fromkeys(path.parent for path in listed)
+
+
+def library_files(folders: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """(owner, file) of each library in some folders."""
     for owner, folder in folders:
-        for name in _NAMES:
+        for name in NAMES:
             if (folder / name).is_file():
                 yield owner, folder / name
 
 
 def _library(owner: str, path: Path) -> Library:
     real = path.resolve()
-    name = _ROCM.search(real.name)
-    return Library(
-        path=real,
-        owner=owner,
-        version=version_of(real),
-        rocm=".".join(str(int(part)) for part in name.groups()) if name else None,
-        sha256=sha256_of(real),
-    )
+    return Library(path=real, owner=owner, version=version_of(real), sha256=sha256_of(real))
 
 
 def sha256_of(path: Path) -> str | None:
@@ -112,10 +125,10 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
     return tuple(programs.values())
 
 
-def benchmark_folders(root: SystemRoot, rocm: Path | None, path: str | None) -> list[Path]:
+def benchmark_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[Path]:
     """Folders that may hold benchmarks: those on PATH and the usual places."""
-    named = [root.at(f) for f in (path or "").split(":") if f]
-    return [*named, *([rocm / "bin"] if rocm else []), root.at("opt/rccl-tests/build")]
+    on_path = [root.at(folder) for folder in variables.get("PATH", "").split(":") if folder]
+    return [*on_path, rocm_folder(root, variables) / "bin", root.at("opt/rccl-tests/build")]
 
 
 def _benchmark(path: Path) -> Benchmark:
@@ -174,11 +187,12 @@ def launcher_program(program: Path) -> LauncherProgram:
     )
 
 
-def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path | None:
-    """The ROCm installation: what the environment names, else /opt/rocm."""
-    names = [variables[n] for n in ("ROCM_PATH", "ROCM_HOME") if variables.get(n)]
-    folders = [root.at(name) for name in (*names, "opt/rocm")]
-    return next((folder for folder in folders if folder.is_dir()), None)
+def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path:
+    """The ROCm installation: what the environment names, else /opt/rocm, else the newest there."""
+    named = [variables[name] for name in ("ROCM_PATH", "ROCM_HOME") if variables.get(name)]
+    folders = [root.at(name) for name in (*named, "opt/rocm")]
+    folders += sorted(root.at("opt").glob("rocm-*"))[::-1]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 
 # What ld.so says for ldd: "librccl.so.1 => /opt/rocm/lib/librccl.so.1 (0x00007f…)".

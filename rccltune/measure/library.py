@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,23 +20,14 @@ from typing import Final
 from rccltune import plugin
 from rccltune.launch.variables import program as launch_program
 from rccltune.machine import loaded_libraries, real_rccl, software
+from rccltune.machine.files import SystemRoot
 from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.model.errors import MachineError, reason_of
 
 TORCH: Final = "torch"
 REAL: Final = "real"
 _MIB: Final = 1 << 20
-# What a folder may hold, RCCL's before NCCL's.
-_NAMES: Final = ("librccl.so.1", "librccl.so", "libnccl.so.2")
-_USUAL: Final = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/local/lib",
-    "/usr/local/cuda/lib64",
-    "/usr/local/nccl/lib",
-)
-_ROCM: Final = "/opt"
+_HERE: Final = SystemRoot()
 # From the folder that holds the wheel's packages.
 _TORCH_LIBRARIES: Final = (
     "torch/lib/librccl.so*",
@@ -54,7 +43,6 @@ _TORCH_RUNTIMES: Final = {
         "torch/lib/libcudart*.so.*",
     ),
 }
-_LISTED: Final = re.compile(r"^\s*lib[rn]ccl\.so[.\d]* .*=> (/\S+)$", re.MULTILINE)
 _ASKED: Final = """
 import importlib.util, json
 spec = importlib.util.find_spec("torch")
@@ -88,55 +76,25 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
         return _measured(file, None, "as named")
     if named is not None:
         return library_of_torch()
-    looked: list[str] = []
-    for what, file in _installed(variables, looked):
-        if file.is_file():
-            return _measured(file.resolve(), None, what)
+    folders = software.library_folders(_HERE, variables)
+    owner, file = next(software.library_files(folders), ("", None))
+    if file is not None:
+        return _measured(file.resolve(), None, owner)
     found = _beside_torch(_origin(), sys.path)
     if found is not None:
         return found
-    looked.append(f"torch of {sys.executable}")
-    places = ", ".join(dict.fromkeys(looked))
-    raise MachineError(f"no librccl or libnccl was found in {places}", hint=_HINT)
+    places = ", ".join(dict.fromkeys(str(folder) for _, folder in folders))
+    raise MachineError(
+        f"no librccl or libnccl was found in {places}, what ldconfig lists and torch of "
+        f"{sys.executable}",
+        hint=_HINT,
+    )
 
 
 def _measured(file: Path, runtime: Path | None, what: str) -> LibraryUnderTest:
     return LibraryUnderTest(
         file=file, runtime=runtime, version=software.version_of(file), what=what
     )
-
-
-def _installed(variables: Mapping[str, str], looked: list[str]) -> Iterator[tuple[str, Path]]:
-    """Files that may be there, in the order of preference; ``looked`` collects their folders."""
-    on_path = filter(None, variables.get("LD_LIBRARY_PATH", "").split(os.pathsep))
-    yield from _in("LD_LIBRARY_PATH", map(Path, on_path), looked)
-    named = [variables[name] for name in ("ROCM_PATH", "ROCM_HOME") if variables.get(name)]
-    opt = Path(_ROCM)
-    rocm = [*map(Path, named), opt / "rocm", *sorted(opt.glob("rocm-*"))[::-1]]
-    yield from _in("ROCm's", (folder / "lib" for folder in rocm), looked)
-    looked.append("ldconfig -p")
-    yield from (("the system's", file) for file in _by_loader())
-    yield from _in("the system's", map(Path, _USUAL), looked)
-
-
-def _in(what: str, folders: Iterable[Path], looked: list[str]) -> Iterator[tuple[str, Path]]:
-    for folder in folders:
-        looked.append(str(folder))
-        yield from ((what, folder / name) for name in _NAMES)
-
-
-def _by_loader() -> list[Path]:
-    """What the system's loader knows, RCCL's before NCCL's."""
-    program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    if program is None:
-        return []
-    try:
-        done = subprocess.run(
-            [program, "-p"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return sorted(map(Path, _LISTED.findall(done.stdout)), key=lambda path: "nccl" in path.name)
 
 
 def library_of_torch() -> LibraryUnderTest:

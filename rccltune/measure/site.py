@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +20,10 @@ from rccltune.machine import (
     records,
     smi,
     software,
+    this_machine,
 )
 from rccltune.machine.files import SystemRoot, has_any
-from rccltune.machine.mode_change import apply_mode, check_mode, commands, mode_change_cost
+from rccltune.machine.mode_change import apply_mode, check_mode, commands
 from rccltune.machine.placement import (
     RankDevices,
     check_devices,
@@ -249,12 +249,9 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
         raise CommandLineError(
             "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
         )
-    rocm = Path(os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm")
-    packages = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
-    folder = smi.bindings(rocm, packages)
+    rocm = software.rocm_folder(SystemRoot(), os.environ)
+    folder = smi.bindings(rocm, this_machine.site_packages())
     system = system_here()
-    for need in mode_change_cost(system, mode, is_root=os.geteuid() == 0):
-        reporter.say(f"--apply-mode needs {need}")
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",

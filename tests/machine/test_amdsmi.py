@@ -147,7 +147,7 @@ def test_rocms_own_bindings_go_first(tmp_path: Path) -> None:
     assert bindings(rocm, [wheels]) == wheels
     put(rocm, "share/amd_smi/amdsmi/__init__.py", "")
     assert bindings(rocm, [wheels]) == rocm / "share" / "amd_smi"
-    assert bindings(None, []) is None
+    assert bindings(tmp_path / "no-rocm", []) is None
 
 
 def test_a_missing_half_is_filled(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ LIBRARY = Library(
     path=Path("/opt/rocm/lib/librccl.so.1.0.70204"),
     owner="ROCm",
     version="RCCL 2.27.7",
-    rocm="7.2.4",
     sha256="a",
 )
 BENCHMARK = Benchmark(

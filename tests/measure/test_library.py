@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rccltune.machine.files import SystemRoot
 from rccltune.measure import library
 from rccltune.model.errors import MachineError
 
@@ -22,9 +23,7 @@ def touch(path: Path, text: str = "") -> Path:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without any library and a Python without torch."""
-    monkeypatch.setattr(library, "_USUAL", (str(tmp_path / "usr/lib"),))
-    monkeypatch.setattr(library, "_by_loader", list)
-    monkeypatch.setattr(library, "_ROCM", str(tmp_path / "opt"))
+    monkeypatch.setattr(library, "_HERE", SystemRoot(tmp_path))
     monkeypatch.setattr(library, "_origin", lambda: None)
     monkeypatch.setattr(sys, "path", [])
     return tmp_path
@@ -37,9 +36,9 @@ def test_rocms_comes_before_the_systems(bare: Path) -> None:
     rocm = touch(bare / "opt/rocm-7.2/lib/librccl.so.1")
     assert library.find_library(None, {}).file == rocm
     named = touch(bare / "own/lib/librccl.so.1")
-    assert library.find_library(None, {"ROCM_PATH": str(bare / "own")}).file == named
+    assert library.find_library(None, {"ROCM_PATH": "/own"}).file == named
     loaded = touch(bare / "module/libnccl.so.2")
-    assert library.find_library(None, {"LD_LIBRARY_PATH": str(bare / "module")}).file == loaded
+    assert library.find_library(None, {"LD_LIBRARY_PATH": "/module"}).file == loaded
     assert library.find_library(bare / "usr/lib", {}).file == system
 
 
