@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.launch import signals
-from rccltune.machine import overrides
+from rccltune.launch import overrides, signals
 from rccltune.machine.files import has_any
 from rccltune.measure import rccl_tests, rccl_tests_sweep
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup

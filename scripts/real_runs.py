@@ -13,7 +13,7 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.launch import process
-from rccltune.machine.real_rccl import real_library
+from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import join_lines

@@ -191,7 +191,7 @@ def _out_of(n: int, done: VerificationResult) -> str:
 
 def no_hardware(runner: str | None) -> str:
     """That everything is simulated, and which library ran where the real one did."""
-    from rccltune.machine.real_rccl import unchecked
+    from rccltune.rules.provenance import unchecked
 
     return f"SIMULATED: nothing of this was measured on hardware{unchecked(runner)}"
 

@@ -15,6 +15,7 @@ from typing import Final
 from rccltune.machine import files
 from rccltune.machine.files import SystemRoot, has_any, mapped
 from rccltune.machine.records import Benchmark, LauncherProgram, Library
+from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
@@ -193,6 +194,22 @@ def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path:
     folders = [root.at(name) for name in (*named, "opt/rocm")]
     folders += sorted(root.at("opt").glob("rocm-*"))[::-1]
     return next((folder for folder in folders if folder.is_dir()), folders[0])
+
+
+def named_library(named: Path) -> Path:
+    """The file that was named, or the librccl in the folder that was.
+
+    Raises:
+        MachineError: there is no such file.
+    """
+    file = next((named / name for name in NAMES if (named / name).is_file()), named)
+    if not file.is_file():
+        raise MachineError(
+            "there is no such library",
+            where=str(named),
+            hint="--librccl takes a librccl.so or libnccl.so, or a folder with one.",
+        )
+    return file.resolve()
 
 
 # What ld.so says for ldd: "librccl.so.1 => /opt/rocm/lib/librccl.so.1 (0x00007f…)".

@@ -6,12 +6,15 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.machine import overrides, real_rccl, software
+from rccltune.launch import overrides
+from rccltune.launch.variables import launch_environment
+from rccltune.machine import software
+from rccltune.measure import real_rccl
 from rccltune.model.errors import MachineError, reason_of
 from rccltune.model.vocabulary import Collective
 from rccltune.session import files
@@ -157,3 +160,22 @@ def _folder(named: Path | None) -> Path:
         hint="build them with MPI=1 and put them on PATH (sweep also takes --rccl-tests DIR); "
         "without a GPU use --simulate mi300x.",
     )
+
+
+def loads(library: Path | None) -> tuple[tuple[str, str], ...]:
+    """Variables that make the benchmark load a library instead of the site's."""
+    if library is None:
+        return ()
+    folders = (str(library.parent), os.environ.get("LD_LIBRARY_PATH"))
+    return (("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders))),)
+
+
+def loaded(
+    program: Path,
+    library: Path | None,
+    added: Sequence[tuple[str, str]],
+) -> Path | None:
+    """The library that the benchmark will load, None where that is not seen."""
+    seen = launch_environment(os.environ, added)
+    # Of a script around the benchmark the loader knows nothing; what was named counts then.
+    return software.library_of(program, seen.variables) or library

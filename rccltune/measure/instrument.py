@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import overwritten
-from rccltune.launch import launchers
+from rccltune.launch import launchers, overrides
 from rccltune.launch.launchers import Launcher
-from rccltune.machine import detection, files, overrides, placement, real_rccl
+from rccltune.machine import detection, files, placement
 from rccltune.machine.mode_change import check_mode
 from rccltune.machine.placement import RankDevices
-from rccltune.measure import library, rank_program
+from rccltune.measure import library, rank_program, real_rccl
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
 from rccltune.measure.options import PERF
 from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest

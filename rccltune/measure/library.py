@@ -19,8 +19,9 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.launch.variables import program as launch_program
-from rccltune.machine import loaded_libraries, real_rccl, software
+from rccltune.machine import software
 from rccltune.machine.files import SystemRoot
+from rccltune.measure import real_rccl
 from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.model.errors import MachineError, reason_of
 
@@ -72,13 +73,14 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
             "'real' is the RCCL of simulated nodes", hint="name a librccl.so, or use --simulate."
         )
     if named is not None and str(named) != TORCH:
-        file = loaded_libraries.named_library(named)
+        file = software.named_library(named)
         return _measured(file, None, "as named")
     if named is not None:
         return library_of_torch()
     folders = software.library_folders(_HERE, variables)
-    owner, file = next(software.library_files(folders), ("", None))
-    if file is not None:
+    installed = next(software.library_files(folders), None)
+    if installed is not None:
+        owner, file = installed
         return _measured(file.resolve(), None, owner)
     found = _beside_torch(_origin(), sys.path)
     if found is not None:

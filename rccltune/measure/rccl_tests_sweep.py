@@ -14,9 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.launch import signals, variables
+from rccltune.launch import overrides, signals, variables
 from rccltune.logs.library import tuner_of
-from rccltune.machine import overrides
 from rccltune.measure import failures, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.machine.real_rccl import real_library
 from rccltune.measure import sweep_file
 from rccltune.measure.options import PERF, PRESETS, SweepOptions, flag
+from rccltune.measure.real_rccl import real_library
 from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import overwritten, plugin
+from rccltune.launch import overrides
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import (
     conf_files,
     detection,
-    loaded_libraries,
-    overrides,
     records,
     smi,
     software,
@@ -156,17 +155,17 @@ def _real(request: SiteRequest) -> Site:
     there = detection.with_nvidia(system, os.environ)
     seating = devices_of_ranks(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
-    library = None if request.librccl is None else loaded_libraries.named_library(request.librccl)
+    library = None if request.librccl is None else software.named_library(request.librccl)
     launcher = launcher_of(request.launcher, bench.linked)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     if not hosts:
         check_visible(n_started, there, seen_by(request))
-    added = (*loaded_libraries.loads(library), *request.added, *seating.environment)
+    added = (*benchmarks.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(launcher, n_started, hostfile=request.hostfile, added=environment)
     known = detection.fingerprint(there)
     hidden = hidden_here(system)
-    loaded = loaded_libraries.loaded(bench.linked, library, environment)
+    loaded = benchmarks.loaded(bench.linked, library, environment)
     version = software.version_of(loaded) if loaded is not None else None
     return Site(
         programs=bench.programs,

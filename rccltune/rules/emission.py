@@ -13,7 +13,7 @@ from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced
 from rccltune.bits.choice import PROMISE, ChosenBits, choose_same_bits
-from rccltune.machine import overrides
+from rccltune.launch import overrides
 from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.choice import Rule, RuleCount, UnselectableSetting, Zone

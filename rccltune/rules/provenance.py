@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune import __version__
-from rccltune.machine import overrides, real_rccl
+from rccltune.launch import overrides
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Launch, Outcome, Status
@@ -27,6 +27,8 @@ from rccltune.variants.records import Parameter
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
 
+# How everything made with the real library on a simulated node names it.
+_REAL: Final = re.compile(r"RCCL \S+, real \([^()]+\); times simulated")
 # Benchmarks print a release without its family, files of libraries have both.
 _LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
 _LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
@@ -118,7 +120,7 @@ def simulated_over(path: Path) -> tuple[bool, str | None]:
     comments = [
         line[2:] for line in grammar.lines(grammar.read_text(path)) if line.startswith("# ")
     ]
-    real = real_rccl.REAL_WORDS.search(" ".join(comments))
+    real = _REAL.search(" ".join(comments))
     return any(line.startswith("SIMULATED") for line in comments), real and real[0]
 
 
@@ -219,3 +221,12 @@ def is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
         )
         for one, outcome in made
     )
+
+
+def unchecked(runner: str | None) -> str:
+    """Words behind "simulated" where what ran is the real library's choice.
+
+    Args:
+        runner: of the fingerprint, None for the imitation.
+    """
+    return f" ({runner}; results not checked)" if runner else ""

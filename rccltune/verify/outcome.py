@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rccltune.machine.real_rccl import unchecked
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
@@ -18,6 +17,7 @@ from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.rules.documents import count_rules
+from rccltune.rules.provenance import unchecked
 from rccltune.rules.reader import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CommunicatorPairs

@@ -13,7 +13,7 @@ import pytest
 from sample_records import records
 
 from rccltune.cli import run
-from rccltune.machine.real_rccl import (
+from rccltune.measure.real_rccl import (
     check_real_memory,
     free_mib,
     real_library,

@@ -25,7 +25,7 @@ from rccltune.compare.reasons import (
     with_reasons,
 )
 from rccltune.compare.restoring import placement_of, restore, zones_of
-from rccltune.machine.real_rccl import real_library
+from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import RankLocation, Scale, Setting, Target

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from rccltune.cli import run
-from rccltune.machine.real_rccl import real_library
+from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
 from rccltune.session import rows, runs
 

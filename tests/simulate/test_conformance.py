@@ -12,7 +12,7 @@ import pytest
 import recordings
 from real_runs import COLLECTIVES, PLACES
 
-from rccltune.machine.real_rccl import real_library
+from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
 
 QUICK = ("spx-8", "cpx-8", "cpx-64", "two-hosts")

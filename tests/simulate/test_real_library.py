@@ -20,7 +20,7 @@ import pytest
 from real_runs import RealCall, read_calls
 
 from rccltune import plugin
-from rccltune.machine.real_rccl import real_library
+from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
 from rccltune.simulate.compiled import written
 from rccltune.simulate.sources import load_node, node_path

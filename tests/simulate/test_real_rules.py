@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.machine.real_rccl import real_library
+from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
 
 ROOT = Path(__file__).parents[2]

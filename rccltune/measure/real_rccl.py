@@ -10,16 +10,13 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.launch import process
-from rccltune.machine.loaded_libraries import named_library
-from rccltune.machine.software import sha256_of, version_of
+from rccltune.machine.software import named_library, sha256_of, version_of
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import join_lines
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
 
 REAL: Final = "real"
-# What real_words gives, found in a text.
-REAL_WORDS: Final = re.compile(r"RCCL \S+, real \([^()]+\); times simulated")
 _INSIDE: Final = "*/usr/lib/x86_64-linux-gnu/librccl.so.1"
 # With 64 ranks on 2 cores: 6.7 GB in 64 processes (the sum of their peaks), up to 6.2 GB in one.
 # It grows with pairs of ranks of a host: each keeps what all others told it of the machine.
@@ -72,15 +69,6 @@ def real_words(library: Path) -> tuple[str, str]:
         version,
         f"{version}, real ({(sha256_of(library) or 'hash unknown')[:12]}); times simulated",
     )
-
-
-def unchecked(runner: str | None) -> str:
-    """Words behind "simulated" where what ran is the real library's choice.
-
-    Args:
-        runner: of the fingerprint, None for the imitation.
-    """
-    return f" ({runner}; results not checked)" if runner else ""
 
 
 def check_real_memory(
