@@ -1,4 +1,4 @@
-"""Make docs/exit-codes.md, the table of docs/deploy.md and data/node.schema.json from the code.
+"""Make the table of docs/deploy.md and data/node.schema.json from the code.
 
 .venv/bin/python scripts/make_tables.py            write them
 .venv/bin/python scripts/make_tables.py --check    exit 1 where one is out of date
@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -14,80 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from rccltune import plugin
-from rccltune.model import errors
-from rccltune.model.errors import (
-    CommandLineError,
-    InputFileError,
-    LaunchError,
-    MachineError,
-    OutputError,
-    RccltuneError,
-    ReadOnlyError,
-    SessionError,
-    TooLittleDataError,
-    VerificationError,
-)
 from rccltune.model.schema import json_schema
-from rccltune.model.vocabulary import UnusableReason
 from rccltune.releases import RELEASES
 from rccltune.rules.library_support import ModeSupport, RuleReaderKind, way
 from rccltune.simulate.schema import NodeFile
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-MARK: Final = "<!-- made by scripts/make_tables.py; edit that, or what it reads -->"
-
-# What to do about each exit code. A class that is missing here stops the making of the page.
-_TO_DO: Final = {
-    CommandLineError: "read the hint, or `rccltune COMMAND --help`",
-    InputFileError: "correct the lines named",
-    MachineError: "`rccltune doctor`, which names the remedy; nothing was measured",
-    LaunchError: "read the log that it names; the same command goes on where it stopped",
-    OutputError: "[send](troubleshooting.md#send-us-what-you-see) the line shown and the log",
-    SessionError: "another folder (`-o`), or the machine and library that the session is of",
-    ReadOnlyError: "write elsewhere with `-o`",
-    TooLittleDataError: "measure more, or see why samples were left out (column `unusable` of `samples.csv`)",
-    VerificationError: "do not use the rules: `verify` shows each",
-}
-
-
-def exit_codes() -> list[str]:
-    """The lines of docs/exit-codes.md."""
-    return [
-        *("# Exit codes, and why a timing is not used", "", MARK, ""),
-        "Every error says what happened, where, and what to do next.",
-        "",
-        "* **0**: done",
-        "* **1**: a bug → send the file whose path is printed",
-        *(_code(error) for error in _classes()),
-        "* **130**: interrupted → the same command goes on",
-        *("", _STREAMS),
-        *("", "## Samples that are kept and not used", ""),
-        "In the column `unusable` of `samples.csv`:",
-        "",
-        *(f"* `{reason.value}`: {reason.meaning}" for reason in UnusableReason),
-    ]
-
-
-_STREAMS: Final = (
-    "If the reader of stdout has gone (`rccltune fit | head -1`), the work goes on and ends with its own code. If stdout cannot take a "
-    "result (a full disk), rccltune says so at the end, with code 7."
-)
-
-
-def _classes() -> list[type[RccltuneError]]:
-    found = [
-        one
-        for _, one in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(one, RccltuneError) and one is not RccltuneError
-    ]
-    return sorted(found, key=lambda one: one.exit_code)
-
-
-def _code(error: type[RccltuneError]) -> str:
-    when = (error.__doc__ or "").splitlines()[0].rstrip(".")
-    return f"* **{error.exit_code}**: {when} → {_TO_DO[error]}"
-
-
 _BEGIN: Final = "<!-- made by scripts/make_tables.py -->"
 _END: Final = "<!-- end -->"
 _EXPORTS: Final = {
@@ -132,7 +63,6 @@ def pages() -> dict[Path, str]:
     """The pages, and the schema of node files, as they have to be."""
     deploy = ROOT / "docs/deploy.md"
     return {
-        ROOT / "docs/exit-codes.md": "\n".join(exit_codes()) + "\n",
         deploy: _deploy(deploy),
         ROOT / "rccltune/data/node.schema.json": node_schema(),
     }

@@ -43,8 +43,8 @@ static const char usage[] =
     "Measures collectives, one process a GPU. 'rccltune sweep' starts it, and sends\n"
     "one step after the other to rank 0; --plan makes those of a file again. Ranks\n"
     "know each other and rccltune by RCCLTUNE_PERF_TOKEN.\n"
-    "docs/measuring.md has the plan's steps, the columns of DIR/rank-<r>.csv and the\n"
-    "exit codes.\n";
+    "docs/measuring.md has the exit codes, and says where the plan's steps and the\n"
+    "columns of DIR/rank-<r>.csv are described.\n";
 
 static void options_read(int argc, char **argv, struct options *o)
 {

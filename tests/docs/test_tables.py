@@ -1,8 +1,7 @@
-"""docs/exit-codes.md is what the errors and enums say; helps are whole."""
+"""What is made from the code is up to date; helps are whole; pages name what there is."""
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from make_tables import ROOT, pages
 from rccltune.cli import group, run
 from rccltune.model import errors
 from rccltune.model.errors import RccltuneError
+from rccltune.model.vocabulary import UnusableReason
 
 # Fixed for whoever calls rccltune from a program.
 CODES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130}
@@ -82,20 +82,15 @@ def test_every_exit_code_is_in_the_design() -> None:
     assert set(found) <= CODES
 
 
-def doctors_names() -> set[str]:
-    """First words of what the doctor's modules find: ``warns("numad", …)`` and its like."""
-    found = set()
-    for file in (ROOT / "rccltune" / "machine" / "checks").glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-                name = node.args[0]
-                if node.func.id in {"stops", "warns", "notes"} and isinstance(name, ast.Constant):
-                    found.add(name.value)
-    return found
+def test_every_reason_why_a_sample_is_not_used_is_on_the_page() -> None:
+    """docs/formats.md names each, where it describes the column."""
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    column = text.partition("* `unusable`:")[2].partition("\n* ")[0]
+    assert re.findall(r"`([a-z-]+)`", column) == [reason.value for reason in UnusableReason]
 
 
-def test_every_finding_of_the_doctor_is_in_its_table() -> None:
-    """docs/machine.md names each, and no other."""
-    text = (ROOT / "docs" / "machine.md").read_text(encoding="utf-8")
-    table = text.partition("| about | findings |")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`([a-z-]+)`", table)) == doctors_names()
+def test_every_exit_code_is_on_the_page() -> None:
+    """docs/troubleshooting.md says of each what to do."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    listed = text.partition("## Exit codes")[2].partition("\n## ")[0]
+    assert {int(code) for code in re.findall(r"\*\*(\d+)\*\*", listed)} == CODES

@@ -93,7 +93,7 @@ def test_steps_are_answered_with_what_every_rank_wrote(ground: Ground) -> None:
 
 
 def fnv(file: Path) -> str:
-    """FNV-1a of 64 bits in words of 8 bytes, as docs/measuring.md has it."""
+    """FNV-1a of 64 bits in words of 8 bytes."""
     content = file.read_bytes()
     padded = content + bytes(-len(content) % 8) + struct.pack("<Q", len(content))
     digest = 0xCBF29CE484222325

@@ -26,7 +26,6 @@ from rccltune.releases import (
 # Of the kernel and of its driver, which are no library; glibc's is the plugin's own need.
 OTHERS = {
     ("machine/checks/gpu.py", "_MIN_DRIVER"),
-    ("machine/checks/gpu.py", "_MIN_KERNEL"),
 }
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
