@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import system_plain
+from rccltune.machine.records import system_json
 from rccltune.machine.this_machine import local_system
 from rccltune.model.errors import CommandLineError
+from rccltune.model.schema import to_plain
 
 MACHINE = "machine"
 LEFT_OUT = "left-out"
@@ -254,7 +255,7 @@ def machine(key: bytes) -> ArchiveContent:
     """The listed parts of what ``detect --json`` says of this machine."""
     system, names = local_system(None), NameHasher(key)
     taker = _JsonFields(names, MACHINE_FIELDS)
-    plain = taker.taken(system_plain(system, gpu_findings(system, os.environ)))
+    plain = taker.taken(to_plain(system_json(system, gpu_findings(system, os.environ))))
     made = ArchiveContent(f"machine {system.host}")
     made.files["machine/detect.json"] = (json.dumps(plain, indent=1) + "\n").encode()
     made.n_lines = taker.n_left_out

@@ -42,7 +42,6 @@ from rccltune.model.errors import (
 )
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
-from rccltune.model.schema import to_plain
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, format_time, join_lines, printable
 from rccltune.rules.provenance import odd_needs, written_over
 from rccltune.rules.refusals import content_of, read_accepted
@@ -144,11 +143,11 @@ class JobRun:
     hits: int | None = None
     by_rule: Mapping[tuple[int, str], int] = field(default_factory=dict)
 
-    def as_plain(self) -> dict[str, Any]:
-        """Form for --json and answer.json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json and answer.json."""
         return {
             "pair": self.pair,
-            "arm": self.kind.value,
+            "arm": self.kind,
             "folder": self.folder.name,
             "seconds": self.seconds,
             "failure": self.failure,
@@ -232,20 +231,19 @@ class JobResult:
         """Name of the number that runs are compared by."""
         return self.runs[0].what
 
-    def as_plain(self) -> dict[str, Any]:
-        """Form for --json and answer.json."""
-        bad = self.gain_of(RunKind.BAD_RULES)
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json and answer.json."""
         return {
             "simulated": self.simulated,
-            "folder": str(self.folder),
+            "folder": self.folder,
             "measure": self.what,
             "more_is_better": self.is_rate,
             "planned": self.planned,
-            "rules": to_plain(self.gain) if self.gain else None,
-            "bad_rules": to_plain(bad) if bad else None,
-            "says": list(self.lines),
+            "rules": self.gain,
+            "bad_rules": self.gain_of(RunKind.BAD_RULES),
+            "says": self.lines,
             "failure": self.failure.message if self.failure else None,
-            "runs": [run.as_plain() for run in self.runs],
+            "runs": self.runs,
         }
 
     def _good(self, kind: RunKind) -> list[JobRun]:
@@ -398,7 +396,7 @@ def try_job(request: JobRequest, *, reporter: Reporter, start: Start = start_run
         if trial.result().gain is None:
             raise
     result = replace(trial.result(), failure=failure, is_interrupted=is_interrupted)
-    write_atomically(result.folder / "answer.json", store.dump_json(result.as_plain()))
+    write_atomically(result.folder / "answer.json", store.dump_json(result))
     return result
 
 

@@ -22,9 +22,8 @@ from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
 from rccltune.measure import instrument, rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.site import Site, SiteRequest, find_site
-from rccltune.model import schema
 from rccltune.model.errors import LaunchError, MachineError
-from rccltune.model.links import LinkClass, LinkMap, PairTimes, Spread
+from rccltune.model.links import LinkClass, LinkMap, PairTimes
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, Scale
@@ -44,7 +43,6 @@ _ITERATIONS: Final = 100
 PER_CLASS: Final = 3
 REPEATS: Final = 3
 _RECORD: Final = "links/links.json"
-_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +106,7 @@ def stored_links(folder: Path) -> LinkMap | None:
         SessionError: another format, or values that do not fit.
     """
     again = "use the rccltune that wrote it, or measure it anew in a new session."
-    return store.read_derived(folder, _RECORD, LinkMap, number=_FORMAT, hint=again)
+    return store.read_derived(folder, _RECORD, LinkMap, hint=again)
 
 
 def prepare_links(
@@ -189,8 +187,7 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
                 where=f"{prepared.links}/launches/{first.launches[-1]}/",
                 hint="run its command by hand (launch.json has it) until it works.",
             )
-        plain = {"format": _FORMAT, **schema.to_plain(done)}
-        store.write_derived(prepared.folder, _RECORD, plain)
+        store.write_derived(prepared.folder, _RECORD, done)
     return done
 
 
@@ -322,11 +319,11 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     return plots.draw_links(done, folder / "plots")
 
 
-def links_as_plain(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[str, Any]:
+def links_json(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[str, Any]:
     """A link map for --json; times in µs, bandwidths in GB/s (1e9 B/s) of one direction."""
     return {
-        "format": _FORMAT,
-        "session": str(folder),
+        "format": done.FORMAT,
+        "session": folder,
         "simulated": done.simulated,
         "node": done.node,
         "machine": done.machine,
@@ -339,21 +336,21 @@ def links_as_plain(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dic
         "n_devices": len(done.devices),
         "classes": [
             {
-                "link": row.link.value,
+                "link": row.link,
                 "meaning": row.link.meaning,
                 "pairs": row.n_there,
                 "measured": row.n_measured,
                 "failed": row.n_failed,
-                "latency_us": _plain(row.latency_us),
-                "gb_per_s": _plain(row.gb_per_s),
+                "latency_us": row.latency_us,
+                "gb_per_s": row.gb_per_s,
             }
             for row in done.rows
         ],
         "pairs": [
             {
                 "devices": [pair.first, pair.second],
-                "names": list(pair.names),
-                "link": pair.link.value,
+                "names": pair.names,
+                "link": pair.link,
                 "latency_us": pair.latency_us,
                 "gb_per_s": done.bandwidth(pair),
                 "failure": pair.failure,
@@ -361,11 +358,5 @@ def links_as_plain(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dic
             }
             for pair in done.pairs
         ],
-        "pictures": [str(path) for path in pictures],
+        "pictures": pictures,
     }
-
-
-def _plain(spread: Spread | None) -> dict[str, float] | None:
-    if spread is None:
-        return None
-    return {"median": spread.median, "least": spread.least, "most": spread.most}

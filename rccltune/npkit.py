@@ -9,14 +9,13 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from rccltune.launch import overrides, signals
 from rccltune.machine.files import has_any
 from rccltune.measure import rccl_tests, rccl_tests_sweep
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.site import Site
-from rccltune.model import schema
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
@@ -27,7 +26,6 @@ from rccltune.session import files, store
 
 FOLDER: Final = "npkit"
 _RECORD: Final = f"{FOLDER}/npkit.json"
-_FORMAT: Final = 1
 # RCCL's own trace generator leaves out the first five calls.
 _N_WARMUP: Final = 5
 _EVENT_BYTES: Final = 16
@@ -94,6 +92,8 @@ class DumpResult:
         command: makes a trace of them.
     """
 
+    FORMAT: ClassVar[int] = 1
+
     chosen: DumpPlan
     simulated: bool
     launch: Word
@@ -103,10 +103,6 @@ class DumpResult:
     generator: Line | None
     header: Line | None
     command: Line
-
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json and for the session."""
-        return {"format": _FORMAT, **schema.to_plain(self)}
 
 
 def dump_setting(
@@ -172,7 +168,7 @@ def dump_setting(
             header=None if header is None else str(header),
             command=next_command(generator, header, collected.resolve(), own.resolve() / "trace"),
         )
-        store.write_derived(folder, _RECORD, done.as_plain())
+        store.write_derived(folder, _RECORD, done)
     return done
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from rccltune.model import schema
 from rccltune.model.errors import CommandLineError, OutputError, SessionError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "ceiling"
 CEILING_FILE: Final = f"{FOLDER}/ceiling.json"
-_FORMAT: Final = 2
 # All that spread a call evenly over the links; alltoall does it without a ring.
 _BOUND: Final = (*TUNABLE, Collective.ALLTOALL)
 _WHOLE: Final = ("SPX", None)
@@ -88,6 +87,8 @@ class LinkRates:
         sha256: of the whole output.
         simulated: no hardware was measured.
     """
+
+    FORMAT: ClassVar[int] = 2
 
     rates: tuple[tuple[Number | None, ...], ...]
     version: Line | None = None
@@ -176,13 +177,13 @@ class Ceiling:
         """What was reached of it; 1 is the ceiling."""
         return self.best.gb_per_s / self.gb_per_s
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             **schema.to_plain(self.target),
             "ceiling_gb_per_s": self.gb_per_s,
             "n_links": self.n_links,
-            "slowest_link": schema.to_plain(self.slowest),
+            "slowest_link": self.slowest,
             "all_links_gb_per_s": self.all_links_gb_per_s,
             "reached_gb_per_s": self.best.gb_per_s,
             "fraction": self.fraction,
@@ -204,17 +205,17 @@ class Ceilings:
     known: tuple[Ceiling, ...]
     without: tuple[str, ...]
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json; GB/s is 1e9 B/s."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json; GB/s is 1e9 B/s."""
         return {
             "source": self.rates.source,
             "sha256": self.rates.sha256,
             "transferbench": self.rates.version,
             "simulated": self.rates.simulated,
             "median_link_gb_per_s": self.rates.median,
-            "slow_links": schema.to_plain(self.rates.slow),
-            "targets": [one.as_plain() for one in self.known],
-            "without": list(self.without),
+            "slow_links": self.rates.slow,
+            "targets": self.known,
+            "without": self.without,
         }
 
 
@@ -251,7 +252,7 @@ def take_rates(folder: Path, file: Path, *, reporter: Reporter) -> None:
         )
     with files.writing(folder, reporter):
         files.write_atomically(folder / FOLDER / f"a2a-{digest[:10]}.txt", content)
-        store.write_derived(folder, CEILING_FILE, {"format": _FORMAT, **schema.to_plain(rates)})
+        store.write_derived(folder, CEILING_FILE, rates)
 
 
 def ceilings(done: FitResult) -> Ceilings | None:
@@ -262,7 +263,7 @@ def ceilings(done: FitResult) -> Ceilings | None:
     """
     opened = done.session
     again = "give TransferBench's output again with fit --transferbench."
-    rates = store.read_derived(opened.path, CEILING_FILE, LinkRates, number=_FORMAT, hint=again)
+    rates = store.read_derived(opened.path, CEILING_FILE, LinkRates, hint=again)
     if rates is None or not rates.links:
         return None
     # It knows node files, which take a sixth of a second to load.

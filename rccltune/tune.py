@@ -79,24 +79,21 @@ class TuneResult:
         """Notices of what weakens the choice."""
         return self.emitted.notices
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         # Verification has written another text since.
-        from rccltune.verify.verdict_store import verdict_plain
-
-        emitted = self.emitted.as_plain()
-        del emitted["text"]
+        emitted = {k: v for k, v in self.emitted.json_fields().items() if k != "text"}
         return {
-            "session": str(self.folder),
+            "session": self.folder,
             "simulated": self.simulated,
             "runner": self.runner,
-            "sweep": self.swept.as_plain(),
+            "sweep": self.swept,
             "emitted": emitted,
-            "verified": [verdict_plain(one.file) for one in self.verified],
-            "exports": str(self.exports),
-            "figures": str(self.figures),
-            "report": self.report.as_plain(),
-            "forced": self.forced.as_plain() if self.forced else None,
+            "verified": [one.file for one in self.verified],
+            "exports": self.exports,
+            "figures": self.figures,
+            "report": self.report,
+            "forced": self.forced,
             "is_forced_better": self.is_forced_better,
         }
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.logs.file_kinds import INSPECTOR_FORMAT, FileKind, kind_of
-from rccltune.model import grammar, schema
+from rccltune.model import grammar
 from rccltune.model.brief import brief
 from rccltune.model.errors import CommandLineError, OutputError, reason_of
 from rccltune.model.settings import Scale
@@ -146,10 +146,10 @@ class Share:
     of_calls: float
     of_bytes: float
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
-            "collective": self.count.collective.value,
+            "collective": self.count.collective,
             "n_ranks": self.count.scale.n_ranks,
             "n_nodes": self.count.scale.n_nodes,
             "nbytes": self.count.nbytes,
@@ -249,15 +249,15 @@ class Workload:
                 own[one.comm] += 1
         return sum(max(own.values()) for own in contexts.values()) or 1
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "calls": self.calls,
             "bytes": self.total_nbytes,
-            "recorders": schema.to_plain(self.recorders),
+            "recorders": self.recorders,
             "ranks": {scale.short: self.ranks_at(scale) for scale in self.scales},
-            "aside": dict(self.aside),
-            "counts": [share.as_plain() for share in self.shares],
+            "aside": self.aside,
+            "counts": self.shares,
             "remarks": self.remarks,
         }
 

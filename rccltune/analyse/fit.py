@@ -16,7 +16,6 @@ from rccltune.analyse.curves import curves
 from rccltune.analyse.library_behaviour import Bypass, IdleComparison, LibrarySetting
 from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.steps import separate
-from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.curves import Crossover, Curve, Separation
 from rccltune.model.errors import TooLittleDataError
@@ -139,9 +138,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
     is_kept = store.has_current_samples(opened)
     digest = store.samples_sha256(opened) if is_kept else store.samples_sha256(opened, table)
     done = _fitted(opened, table, digest)
-    derived.keep(
-        FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, schema.to_plain(done.file))
-    )
+    derived.keep(FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, done.file))
     return done
 
 

@@ -63,22 +63,18 @@ class CheckedRule:
     verified: Estimate | None = None
     reason: str = ""
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
-            "collective": self.rule.collective.value,
+            "collective": self.rule.collective,
             "min_nbytes": self.rule.min_nbytes,
             "max_nbytes": self.rule.max_nbytes,
             "setting": str(self.rule.setting),
-            "standing": self.standing.value,
-            "gain": _plain(self.gain),
-            "verified": _plain(self.verified),
+            "standing": self.standing,
+            "gain": self.gain,
+            "verified": self.verified,
             "reason": self.reason,
         }
-
-
-def _plain(one: Estimate | None) -> dict[str, float] | None:
-    return None if one is None else {"value": one.value, "low": one.low, "high": one.high}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +107,14 @@ class CheckResult:
             return 9
         return 8 if Standing.CANNOT_TELL in standings else 0
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "format": 1,
-            "rules_file": str(self.path),
-            "differences": list(self.differences),
-            "unknown": list(self.unknown),
-            "rules": [one.as_plain() for one in self.rules],
+            "rules_file": self.path,
+            "differences": self.differences,
+            "unknown": self.unknown,
+            "rules": self.rules,
             "seconds": round(self.seconds, 1),
             "simulated": self.simulated,
             "exit_code": self.exit_code,

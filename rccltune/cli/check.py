@@ -63,7 +63,7 @@ def check(
     wanted = _wanted(console, where, rules, options)
     with shown_progress(console) as reporter:
         done = run_check(wanted, quick=quick, reporter=reporter)
-    console.result(done.as_plain(), text_of(done, color=console.color))
+    console.result(done, text_of(done, color=console.color))
     context.exit(done.exit_code)
 
 

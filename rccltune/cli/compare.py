@@ -177,7 +177,7 @@ def compare(
             _show_bits(console, asked, context)
         done = _measured(console, asked)
     # What was measured is shown even where a file cannot be written.
-    console.result(done.as_plain(), text_of(done, color=console.color))
+    console.result(done, text_of(done, color=console.color))
     if done.folder is not None:
         from rccltune.report.compared import draw
 
@@ -206,7 +206,7 @@ def _list(console: Console, known: Catalog, options: dict[str, Any]) -> None:
         for one in rows
     ]
     shown = table(("side", "here", "what it needs, or why it is not here"), lines, ())
-    console.result({"format": 1, "sides": [one.as_plain() for one in rows]}, shown)
+    console.result({"format": 1, "sides": rows}, shown)
 
 
 def _here(one: CatalogRow, *, is_known: bool) -> str:
@@ -249,7 +249,7 @@ def _show_bits(console: Console, asked: ComparisonRequest, context: click.Contex
     ]
     lines = [table(columns, shown, numeric=(1, 3, 4, 6)), *ranges_of(by_name)]
     lines += ["SIMULATED: nothing of this was measured on hardware"] * done.simulated
-    console.result(done.as_plain(), join_lines(lines))
+    console.result(done, join_lines(lines))
     context.exit(done.exit_code)
 
 

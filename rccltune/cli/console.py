@@ -255,9 +255,12 @@ class Console(Reporter):
             places = self.in_passing.setdefault(caution, {})
             places[place] = max(n, places.get(place, 0))
 
-    def result(self, plain: object, text: str, *, is_file: bool = False) -> None:
+    def result(self, record: object, text: str, *, is_file: bool = False) -> None:
         """The result: JSON where asked for, text otherwise, folded unless it is a file's."""
+        from rccltune.model.schema import to_plain
+
         self.close()
+        plain = to_plain(record, None) if self.as_json else None
         put(json_text(plain, indent=1) if self.as_json else text if is_file else fold([text]))
 
     def close(self) -> None:
@@ -268,11 +271,13 @@ class Console(Reporter):
             )
             self.in_passing.clear()
 
-    def event(self, name: str, plain: Mapping[str, Any], text: str) -> None:
+    def event(self, name: str, record: object, text: str) -> None:
         """A part of a result that comes bit by bit: a line of JSON where asked for, or text."""
+        from rccltune.model.schema import to_plain
+
         if name == "done":
             self.close()
-        put(json_text({"event": name, **plain}) if self.as_json else fold([text]))
+        put(json_text({"event": name, **to_plain(record, None)}) if self.as_json else fold([text]))
 
 
 def _remark(caution: Caution, places: Mapping[str | None, int]) -> str:

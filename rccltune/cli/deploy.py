@@ -46,7 +46,7 @@ def deploy(
     folders = sessions or (DEFAULT_SESSION,)
     console.say(f"Session: {', '.join(map(str, folders))}")
     done = deploy_sessions(directory, folders, unproven=unproven, reporter=console)
-    console.result(done.as_plain(), _text(done))
+    console.result(done, _text(done))
 
 
 def _text(done: Deployment) -> JoinedLines:

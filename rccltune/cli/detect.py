@@ -59,7 +59,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
         raise CommandLineError("a session is for the link map alone", hint="add --links.")
     system = this_machine.local_system(root)
     findings = gpu_findings.gpu_findings(system, os.environ)
-    console.result(records.system_plain(system, findings), _text(system, console))
+    console.result(records.system_json(system, findings), _text(system, console))
     for finding in findings:
         console.say(
             join_lines([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"])

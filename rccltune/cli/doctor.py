@@ -39,16 +39,14 @@ def doctor(*, console: Console, strict: bool) -> None:
     from rccltune.machine import this_machine
     from rccltune.machine.checks.doctor import doctor as machine_doctor
     from rccltune.machine.records import verdict
-    from rccltune.model.schema import to_plain
 
     captured = os.environ.get("RCCLTUNE_SYSROOT")
     system = this_machine.local_system(Path(captured) if captured else None)
     findings = machine_doctor(this_machine.host_state(system, live=not captured))
-    plain = {"format": 1, "findings": to_plain(findings)}
     is_ready = verdict(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready
     console.result(
-        plain,
+        {"format": 1, "findings": findings},
         join_lines((part for part in (_told(findings, console), *ending) if part), gap="\n\n"),
     )
     _end(findings, strict=strict)

@@ -63,11 +63,11 @@ def emit_config(
     )
     done = emission.emit_rules(request, reporter=console)
     console.warn(done.notices)
-    plain, saved = done.as_plain(), ""
+    plain, saved = done.json_fields(), ""
     if choosing.workload is not None:
         chosen = savings.by_zones(done.zones)
         found = savings.saving_in(choosing.workload, session, chosen, reporter=console)
-        plain["saving"], saved = savings.saving_plain(found), savings.saving_text(found)
+        plain["saving"], saved = found, savings.saving_text(found)
     if done.path is None:
         if saved:
             console.say(saved)

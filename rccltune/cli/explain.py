@@ -64,7 +64,6 @@ def explain(
 
     Exit codes: 0 done, 3 the plugin refuses the file, 4 no plugin, 9 plugin and file disagree.
     """
-    from rccltune.model import schema
     from rccltune.rules.explanation import RuleQuestion, compare, differences
     from rccltune.rules.explanation import explain as rules_explain
     from rccltune.rules.writer import is_verified
@@ -82,7 +81,7 @@ def explain(
             )
         # Of thousands of rules either takes seconds.
         if console.as_json:
-            console.result(schema.to_plain(_plain(found)), "")
+            console.result(_shown(found), "")
         else:
             console.result(None, _text(found))
         if not found.file.rules:
@@ -97,7 +96,7 @@ def explain(
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
-    console.result(schema.to_plain(changes), _changes(changes, one, other))
+    console.result(changes, _changes(changes, one, other))
     console.say(f"Next: {_verifying(diff, _home_of(diff, rules))} measures the other file.")
 
 
@@ -164,9 +163,10 @@ def _must_be_rules(path: Path) -> None:
             )
 
 
-def _plain(found: Explanation) -> dict[str, Any]:
+def _shown(found: Explanation) -> dict[str, Any]:
     return {
-        **count_rules(found.file.rules).as_plain(),
+        "rules": (count := count_rules(found.file.rules)).rules,
+        "fallbacks": count.fallbacks,
         "simulated": (origin := simulated_over(found.path))[0],
         "runner": origin[1],
         "findings": found.file.findings,

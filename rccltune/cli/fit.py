@@ -59,7 +59,7 @@ def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
         more = "" if console.verbosity else " (-v: every curve)"
         verbs = ", ".join(named(verb, session) for verb in ("emit-config", "plot"))
         lines += ["", f"Next: {verbs}{more}"]
-    plain = to_plain(done.file) | ({"ceiling": limit.as_plain()} if limit else {})
+    plain = to_plain(done.file) | ({"ceiling": limit} if limit else {})
     console.result(plain, join_lines(lines))
 
 

@@ -90,7 +90,7 @@ def import_(
         f"{done.n_doubted} of them left out; {done.n_samples} in {output}"
     )
     text = join_lines([text, *(f"  {n} left out: {doubt.meaning}" for doubt, n in done.doubts)])
-    console.result(done.as_plain(), text)
+    console.result(done, text)
     if done.n_usable:
         console.say(then_choose(output))
     else:

@@ -96,7 +96,7 @@ def job(
         bad_rules=bad_rules,
     )
     found = try_job(request, reporter=console)
-    console.result(found.as_plain(), _text(found, color=console.color))
+    console.result(found, _text(found, color=console.color))
     if found.failure is not None:
         raise found.failure
     if found.is_interrupted:

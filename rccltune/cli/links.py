@@ -35,7 +35,7 @@ def show_links(
     Raises:
         LaunchError: pairs failed; what the others gave is shown and kept.
     """
-    from rccltune.links import draw_links, links_as_plain, stored_links
+    from rccltune.links import draw_links, links_json, stored_links
 
     console.say(f"Session: {session}")
     done = stored_links(session)
@@ -51,7 +51,7 @@ def show_links(
     except SessionError as error:
         # A session to look at may be read-only; the figures are worth showing all the same.
         console.say(f"not drawn: {error}")
-    plain = links_as_plain(done, session, pictures)
+    plain = links_json(done, session, pictures)
     console.result(plain, _text(done, pictures))
     if not done.failed:
         console.say(

@@ -66,7 +66,7 @@ def npkit(
     chosen = DumpPlan(collective=collective, setting=setting, nbytes=nbytes)
     site = find_site(measured.site)
     done = dump_setting(session, output, chosen, measured.sweep, site, reporter=console)
-    console.result(done.as_plain(), _text(done))
+    console.result(done, _text(done))
 
 
 def _text(done: DumpResult) -> JoinedLines:

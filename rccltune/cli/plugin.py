@@ -40,13 +40,13 @@ def plugin(*, console: Console, action: str | None) -> None:
     path = plugin_library()
     match action:
         case None | "path":
-            console.result(str(path), str(path))
+            console.result(path, str(path))
             # A script that captures the path is spared a line in its log.
             if sys.stdout.isatty():
                 console.say('Next: eval "$(rccltune plugin --env)" uses it in this shell.')
         case "env":
             export = f"export NCCL_TUNER_PLUGIN={shlex.quote(str(path))}"
-            console.result({"NCCL_TUNER_PLUGIN": str(path)}, export)
+            console.result({"NCCL_TUNER_PLUGIN": path}, export)
         case "check":
             lines = _checked()
             console.result(lines, join_lines([*lines, "The plugin works."]))

@@ -61,7 +61,7 @@ def report(
         overwrite=force,
         session="" if session == DEFAULT_SESSION else shlex.quote(str(session)),
     )
-    console.result(done.as_plain(), _text(done))
+    console.result(done, _text(done))
     console.say(f"Next: {done.following}")
 
 
@@ -129,5 +129,5 @@ def plot(
         overwrite=force,
         bounds=lambda found: console.say(join_lines(ceiling_lines(found))),
     )
-    console.result([str(path) for path in paths], join_lines(map(str, paths)))
+    console.result(paths, join_lines(map(str, paths)))
     console.say(f"Next: {named('report', session)} makes one page of them, to mail.")

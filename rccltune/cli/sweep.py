@@ -92,7 +92,7 @@ def sweep(
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         prepared = sweep_perf.prepare(console, request, output)
         if plan_only:
-            console.result(prepared.as_plain(), sweep_perf.plan_text(prepared), is_file=True)
+            console.result(prepared, sweep_perf.plan_text(prepared), is_file=True)
             console.say("Next: the same command without --plan.")
         else:
             sweep_perf.run(console, prepared, force=force)

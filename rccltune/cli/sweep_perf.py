@@ -106,7 +106,7 @@ def run(console: Console, prepared: Prepared, *, force: bool) -> None:
             done = rccl_tests_sweep.measure_with_rccl_tests(
                 prepared, reporter=reporter, command=command, force=force
             )
-    console.event("done", done.as_plain(), _text(done, console.verbosity))
+    console.event("done", done, _text(done, console.verbosity))
     stop_if_aside(done, "Go on without them: rccltune fit.")
 
 

@@ -123,7 +123,7 @@ def tune(
         for one in done.notices
         if told or not (one.caution.can_wait or one.caution is Caution.MISSING_VIEW)
     )
-    plain, text = done.as_plain(), _text(done, told=told)
+    plain, text = done.json_fields(), _text(done, told=told)
     if choosing.workload is not None:
         from rccltune.rules import savings
 
@@ -131,7 +131,7 @@ def tune(
         rules = [rule for one in used.verified for rule in one.standings if rule.is_kept]
         chosen = savings.by_rules(rules)
         saved = savings.saving_in(choosing.workload, output, chosen, reporter=console)
-        plain["saving"] = savings.saving_plain(saved)
+        plain["saving"] = saved
         text = join_lines([text, savings.saving_text(saved)])
     console.result(plain, text)
     for one in (done, *([done.forced] if done.forced else [])):
@@ -146,7 +146,7 @@ def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
     for one in plans:
         most_s = expected_s(one)
         line = f"verification: up to about {minutes(most_s)}, less where rules are for few sizes"
-        plain.append({**one.as_plain(), "verification_s": round(most_s, 1)})
+        plain.append({**one.json_fields(), "verification_s": round(most_s, 1)})
         head = [f"{one.folder}, with {_pairs(one.setup.environment)}:"] * (one is not plans[0])
         texts.append(join_lines([*head, sweep_perf.plan_text(one), line]))
     forced = plain[1] if len(plain) > 1 else None

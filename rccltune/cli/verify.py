@@ -128,7 +128,6 @@ def verify(
     from rccltune.session.folders import is_swept, sweep_then_verify
     from rccltune.session.store import open_session
     from rccltune.verify.outcome import VerifyRequest
-    from rccltune.verify.verdict_store import verdict_plain
     from rccltune.verify.verification import rule_file_of, verify_rules
 
     console.say(f"Session: {session}")
@@ -158,7 +157,7 @@ def verify(
     )
     with shown_progress(console) as reporter:
         done = verify_rules(request, measured.sweep, instrument, reporter=reporter)
-    console.result(verdict_plain(done.file), text_of(done))
+    console.result(done.file, text_of(done))
     if not keep_losers:
         console.say(f"Next: {_next(done, session, is_own=rules is None)}")
         if rules is None and (session / "plots").is_dir():

@@ -48,7 +48,7 @@ def why(
     from rccltune.why.records import AnswerKind
 
     found = explain_job(files, collective)
-    console.result(_plain(found), _text(found))
+    console.result(_shown(found), _text(found))
     if any(one.kind is AnswerKind.HIT for one in found.answers):
         measure = f" --measure '{BENCHMARK}'" * found.is_benchmark
         console.say(
@@ -56,7 +56,7 @@ def why(
         )
 
 
-def _plain(found: JobReport) -> dict[str, Any]:
+def _shown(found: JobReport) -> dict[str, Any]:
     return {
         "questions": [
             {
@@ -67,21 +67,21 @@ def _plain(found: JobReport) -> dict[str, Any]:
             }
             for one in found.questions
         ],
-        "answers": [_plain_answer(answer) for answer in found.answers],
+        "answers": [_shown_answer(answer) for answer in found.answers],
         "remarks": [{"text": one.text, "remedy": one.remedy} for one in found.remarks],
     }
 
 
-def _plain_answer(answer: SizeAnswer) -> dict[str, Any]:
+def _shown_answer(answer: SizeAnswer) -> dict[str, Any]:
     return {
         "nodes": answer.where.n_nodes,
         "ranks": answer.where.n_ranks,
-        "collective": answer.collective.value if answer.collective else None,
+        "collective": answer.collective,
         "min_bytes": answer.min_nbytes,
         "max_bytes": answer.max_nbytes,
         "sizes": answer.n_sizes,
         "channels": answer.channels,
-        "answer": answer.kind.value,
+        "answer": answer.kind,
         "text": answer.text,
         "remedy": answer.remedy,
     }

@@ -48,7 +48,7 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
             f"these files and are not among them: {beside[0]}{' …' if beside[1:] else ''}"
         )
     found = read_workloads(files)
-    console.result(found.as_plain(), _text(found, None if console.verbosity > 0 else _SHOWN))
+    console.result(found, _text(found, None if console.verbosity > 0 else _SHOWN))
     console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 

@@ -80,14 +80,13 @@ class BitsComparison:
         """9 where a bit differs."""
         return 9 if self.differing else 0
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        sizes = [{name: getattr(one, name) for name in COLUMNS} for one in self.rows]
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "format": 1,
             "a": self.a,
             "b": self.b,
-            "sizes": sizes,
+            "sizes": self.rows,
             "simulated": self.simulated,
             "exit_code": self.exit_code,
         }

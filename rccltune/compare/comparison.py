@@ -409,7 +409,7 @@ def opened(prepared: PreparedComparison, reporter: Reporter) -> Iterator[None]:
     with files.writing(folder, reporter), signals.interruptible():
         _same_question(folder, prepared.question)
         if not (folder / results.JSON_FILE).exists():
-            begun = {"format": results.FORMAT, "question": dict(prepared.question)}
+            begun = {"format": results.FORMAT, "question": prepared.question}
             store.write_derived(folder, results.JSON_FILE, begun)
         if site.node is not None:
             files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))

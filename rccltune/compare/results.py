@@ -85,17 +85,17 @@ class SizeRange:
         ends = dict.fromkeys(f"{one:.2f}x" for one in (self.least, self.most))
         return " to ".join(ends)
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "collective": self.collective,
             "min_nbytes": self.min_nbytes,
             "max_nbytes": self.max_nbytes,
-            "verdict": self.verdict.value,
+            "verdict": self.verdict,
             "ratio_min": _known(self.least),
             "ratio_max": _known(self.most),
-            "a_ran": list(self.a_ran),
-            "b_ran": list(self.b_ran),
+            "a_ran": self.a_ran,
+            "b_ran": self.b_ran,
             "sizes": self.n_sizes,
             "reason": self.reason,
             "why": self.why,
@@ -191,13 +191,13 @@ class ComparisonResult:
         counted = self.table["verdict"].value_counts()
         return {one.value: int(counted.get(one.value, 0)) for one in Verdict}
 
-    def as_plain(self) -> dict[str, Any]:
-        """As comparison.json has it."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json and comparison.json."""
         return {
             "format": FORMAT,
             "a": self.a,
             "b": self.b,
-            "question": dict(self.question),
+            "question": self.question,
             "margin": self.margin,
             "in_turns": self.in_turns,
             "was_cut": self.was_cut,
@@ -207,10 +207,10 @@ class ComparisonResult:
             "seconds": round(self.seconds, 1),
             "exit_code": self.exit_code,
             "counts": self.counts(),
-            "ranges": [one.as_plain() for one in self.ranges],
-            "bounds": [str(one) for one in self.bounds],
-            "remarks": list(self.remarks),
-            "restored": None if self.restored is None else str(self.restored.path),
+            "ranges": self.ranges,
+            "bounds": list(map(str, self.bounds)),
+            "remarks": self.remarks,
+            "restored": None if self.restored is None else self.restored.path,
             "sizes": [
                 {name: _known(row[name]) for name in COLUMNS}
                 for row in self.table.to_dict("records")
@@ -225,7 +225,7 @@ class ComparisonResult:
         """
         if self.folder is not None:
             files.write_atomically(self.folder / CSV_FILE, csv_text(self.table))
-            store.write_derived(self.folder, JSON_FILE, self.as_plain())
+            store.write_derived(self.folder, JSON_FILE, self)
 
     def markdown(self) -> str:
         """A short table for a pull request."""

@@ -289,17 +289,6 @@ class CatalogRow:
     bound: str
     why_not: str | None
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        return {
-            "name": self.name,
-            "summary": self.summary,
-            "sets": self.sets,
-            "needs": self.needs,
-            "bound": self.bound,
-            "why_not": self.why_not,
-        }
-
 
 def list_sides(known: Catalog, site: Site | None) -> Iterator[CatalogRow]:
     """The catalog, with what of it exists on a site.

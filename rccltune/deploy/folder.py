@@ -110,18 +110,18 @@ class Deployment:
         plain = {"NCCL_TUNER_PLUGIN": str(folder / plugin.LIBRARY)}
         return {**plain, **rules, **dict(self.environment)}
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
-            "directory": str(self.directory),
+            "directory": self.directory,
             "replaced": self.replaced,
             "simulated": self.simulated,
             "rules": sum(one.count.rules for one in self.rules),
             "fallbacks": sum(one.count.fallbacks for one in self.rules),
             "verified": {one.name: one.verified for one in self.rules},
             "unproven": {one.name: one.n_unproven for one in self.rules},
-            "read_otherwise": {one.name: list(one.misread) for one in self.rules},
-            "placements": list(self.placements),
+            "read_otherwise": {one.name: one.misread for one in self.rules},
+            "placements": self.placements,
             "environment": self.variables(self.directory),
         }
 

@@ -275,18 +275,16 @@ class System:
         return next((oam for oam in self.oams if oam.address == wanted), None)
 
 
-def system_plain(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """The whole answer of detect for programs: the mode as text, link hops as one row a device."""
-    plain = schema.to_plain(replace(system, links=()))
-    for row, gpu in zip(plain.get("gpus", ()), system.gpus, strict=True):
-        row["address"] = gpu.address
+def system_json(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """The whole answer of detect for --json: the mode as text, link hops as one row a device."""
     return {
         "format": 1,
-        **plain,
+        **schema.to_plain(replace(system, links=())),
         "mode": system.mode_text,
         "n_devices": len(system.gpus),
+        "gpus": [{"address": gpu.address, **schema.to_plain(gpu)} for gpu in system.gpus],
         "xgmi_hops": hop_rows(system),
-        "findings": schema.to_plain(findings),
+        "findings": findings,
     }
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from rccltune.model import schema
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Text, Whole
@@ -208,8 +207,8 @@ class HostComparison:
         if len(self.named) < 2:
             return
         found = hosts_of(ranks)
-        plain = {"format": 2, "hosts": schema.to_plain(found)}
-        where = str(store.write_derived(self.session, HOSTS_FILE, plain))
+        record = {"format": 2, "hosts": found}
+        where = str(store.write_derived(self.session, HOSTS_FILE, record))
         there = named_hosts(host.name for host in found)
         if len(found) != len(self.named):
             raise MachineError(

@@ -146,8 +146,8 @@ class PreparedPerfSweep:
             passes.expected_s(left, n_ranks) for left in found
         )
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "runner": PERF,
             "starts": self.n_starts,
@@ -161,9 +161,9 @@ class PreparedPerfSweep:
                 }
                 for one in self.left
             ],
-            "library": str(self.instrument.ground.library.file),
-            "past_tuner": [one.as_plain() for one in self.past],
-            "left_out": list(self.left_out),
+            "library": self.instrument.ground.library.file,
+            "past_tuner": self.past,
+            "left_out": self.left_out,
             "cleared": dict(self.cleared),
             "passed": dict(self.passed),
             "estimate_s": round(self.expected_s, 1),

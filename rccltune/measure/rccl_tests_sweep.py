@@ -167,21 +167,21 @@ class PreparedRcclTests:
             yield f"{what_of(one)}:"
             yield f"  {rccl_tests.shell_line(self.where, one.argv, told)}"
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "runner": defaults.RUNNER,
             "runs": [
                 {
                     "what": what_of(one),
-                    "collective": one.collectives[0].value,
+                    "collective": one.collectives[0],
                     "setting": str(one.settings[0]),
-                    "argv": list(one.argv),
+                    "argv": one.argv,
                     "environment": dict(one.environment),
                 }
                 for one in self.left
             ],
-            "left_out": list(self.left_out),
+            "left_out": self.left_out,
             "cleared": dict(self.cleared),
             "passed": dict(self.passed),
             "estimate_s": round(self.expected_s, 1),

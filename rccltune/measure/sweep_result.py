@@ -53,10 +53,10 @@ class SweepResult:
     tuner: str | None
     not_offered: tuple[str, ...] = ()
 
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
-            "session": str(self.session.path),
+            "session": self.session.path,
             "runner": self.runner,
             "simulated": self.session.simulated,
             "library": self.library,
@@ -64,8 +64,8 @@ class SweepResult:
             "runs": self.n_starts,
             "samples": self.n_samples,
             "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
-            "not_offered": list(self.not_offered),
-            "remarks": list(self.remarks),
+            "not_offered": self.not_offered,
+            "remarks": self.remarks,
             "budget_spent": self.is_over,
             "seconds": round(self.seconds, 1),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Integer, Line, Number, Whole, Word
@@ -250,10 +250,6 @@ class RuleCount:
             rules=self.rules + now.rules - then.rules,
             fallbacks=self.fallbacks + now.fallbacks - then.fallbacks,
         )
-
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
-        return {"rules": self.rules, "fallbacks": self.fallbacks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

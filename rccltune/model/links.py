@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from statistics import median
+from typing import ClassVar
 
 from rccltune.model.schema import Line, Number, Text, Whole, Word
 
@@ -117,6 +118,8 @@ class LinkMap:
             ``LinkClass``, ``-`` for itself.
         pairs: those that were tried, the nearest class first.
     """
+
+    FORMAT: ClassVar[int] = 1
 
     machine: Line
     simulated: bool

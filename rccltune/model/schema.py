@@ -215,33 +215,41 @@ class Mistake(Enum):
     KEY = "key"
 
 
-def to_plain(value: object, allowed: str = "") -> Any:  # noqa: ANN401 - JSON has no narrower type
-    r"""Dicts, lists, texts, numbers and None; default values are left out of records.
+def to_plain(value: object, allowed: str | None = "") -> Any:  # noqa: ANN401 - JSON has no narrower type
+    r"""Dicts, lists, texts, numbers and None, for files and for --json.
 
-    Letters that are no plain text (a log may have them) are written out, ``\x1b``, so that no
-    reader has to bear them.
+    Of a record all fields but those of default values, behind the ``FORMAT`` of its class where
+    that has one; or what its ``json_fields()`` gives instead. Letters that are no plain text (a log
+    may have them) are written out, ``\x1b``, so that no reader has to bear them.
 
     Args:
         value: a record, or what records are made of.
-        allowed: letters that stay in its texts all the same.
+        allowed: letters that stay in its texts all the same; None leaves all as they are.
     """
+    if isinstance(value, Enum):
+        value = value.value
     if isinstance(value, str | Path):
-        return printable(str(value), allowed)
+        return str(value) if allowed is None else printable(str(value), allowed)
     if is_dataclass(value) and not isinstance(value, type):
-        return {
-            # Annotations are texts here; only a Text keeps its line breaks.
-            f.name: to_plain(getattr(value, f.name), "\n\t" if "Text" in str(f.type) else "")
+        if hasattr(value, "json_fields"):
+            return to_plain(value.json_fields(), allowed)
+        number = getattr(value, "FORMAT", None)
+        return ({} if number is None else {"format": number}) | {
+            f.name: to_plain(getattr(value, f.name), _kept(str(f.type), allowed))
             for f in fields(value)
             if getattr(value, f.name) != f.default
         }
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, tuple | list):
         is_plain = set(map(type, value)) <= {int, float}  # as millions of times are
         return list(value) if is_plain else [to_plain(item, allowed) for item in value]
     if isinstance(value, Mapping):
         return {printable(str(key)): to_plain(item, allowed) for key, item in value.items()}
     return value
+
+
+def _kept(annotation: str, allowed: str | None) -> str | None:
+    """Letters that stay in a field's text: only a Text keeps its line breaks."""
+    return None if allowed is None else "\n\t" if "Text" in annotation else ""
 
 
 def convert(

@@ -93,15 +93,6 @@ class WrittenPage:
     following: str
     simulated: bool
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
-        return {
-            "path": str(self.path),
-            "bytes": self.n_bytes,
-            "claim": self.claim,
-            "simulated": self.simulated,
-        }
-
 
 def report_session(
     folder: Path,

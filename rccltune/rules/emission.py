@@ -14,7 +14,6 @@ from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced
 from rccltune.bits.choice import PROMISE, ChosenBits, choose_same_bits
 from rccltune.launch import overrides
-from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.choice import Rule, RuleCount, UnselectableSetting, Zone
 from rccltune.model.errors import MachineError, TooLittleDataError
@@ -113,17 +112,18 @@ class EmittedRules:
         """Rules in the file, whether it is written or not."""
         return documents.count_rules(_rules(documents.sections_of(self.zones)))
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
-            "path": str(self.path) if self.path else None,
-            "environment_path": str(self.environment_path) if self.environment_path else None,
+            "path": self.path,
+            "environment_path": self.environment_path,
             "kept": self.is_kept,
             "needs": dict(self.needs),
-            **self.count.as_plain(),
-            "zones": schema.to_plain(self.zones),
-            "left_out": schema.to_plain(self.left_out),
-            "notices": schema.to_plain(self.notices),
+            "rules": self.count.rules,
+            "fallbacks": self.count.fallbacks,
+            "zones": self.zones,
+            "left_out": self.left_out,
+            "notices": self.notices,
             "text": self.text,
             "placement": self.placement,
         }

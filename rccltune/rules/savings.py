@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model.choice import Rule, Zone
@@ -44,6 +44,15 @@ class Saving:
     def saved_s(self) -> float:
         """Seconds saved of the whole recording."""
         return self.before_s - self.after_s
+
+    def json_fields(self) -> dict[str, float]:
+        """Fields for --json."""
+        return {
+            "before_s": self.before_s,
+            "after_s": self.after_s,
+            "saved_s": self.saved_s,
+            "known": self.known,
+        }
 
 
 def saving_of(whole: Workload, timed: Timed) -> Saving:
@@ -143,16 +152,6 @@ def by_rules(rules: Sequence[Rule]) -> Chosen:
         return None if first is None else first.setting
 
     return chosen
-
-
-def saving_plain(saved: Saving) -> dict[str, Any]:
-    """Plain form for --json."""
-    return {
-        "before_s": saved.before_s,
-        "after_s": saved.after_s,
-        "saved_s": saved.saved_s,
-        "known": saved.known,
-    }
 
 
 def saving_text(saved: Saving) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from rccltune.analyse.choice import Choice
 from rccltune.analyse.fit import FitResult
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.model import schema
 from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.measurement import Notice
 from rccltune.model.rounding import rounded_record
@@ -20,7 +19,6 @@ from rccltune.session import store
 CHOICE_FILE: Final = "choice.json"
 # Said where samples were added since.
 OLD_CHOICE: Final = "as they were chosen before the last samples: rccltune emit-config chooses anew"
-_FORMAT: Final = 4
 _HINT: Final = "delete it; rccltune emit-config chooses again."
 
 
@@ -42,6 +40,8 @@ class StoredChoice:
         left_out: settings that were measured and can be in no rule.
         notices: what weakens it.
     """
+
+    FORMAT: ClassVar[int] = 4
 
     samples_sha256: Line
     simulated: bool
@@ -85,8 +85,7 @@ def choice_record(
 
 def write_choice(folder: Path, choice: StoredChoice) -> Path:
     """Write choice.json into a session."""
-    plain = {"format": _FORMAT, **schema.to_plain(choice)}
-    return store.write_derived(folder, CHOICE_FILE, plain)
+    return store.write_derived(folder, CHOICE_FILE, choice)
 
 
 def read_choice(folder: Path) -> StoredChoice | None:
@@ -95,4 +94,4 @@ def read_choice(folder: Path) -> StoredChoice | None:
     Raises:
         SessionError: choice.json has another format, or values that do not fit.
     """
-    return store.read_derived(folder, CHOICE_FILE, StoredChoice, number=_FORMAT, hint=_HINT)
+    return store.read_derived(folder, CHOICE_FILE, StoredChoice, hint=_HINT)

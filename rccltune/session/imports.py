@@ -64,15 +64,15 @@ class ImportResult:
     n_usable: int
     notices: tuple[Notice, ...]
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain form for --json."""
+    def json_fields(self) -> dict[str, Any]:
+        """Fields for --json."""
         return {
             "files": self.n_files,
             "new_samples": self.n_new,
             "doubted": self.n_doubted,
             "doubts": {doubt.value: n for doubt, n in self.doubts},
             "samples": self.n_samples,
-            "notices": schema.to_plain(self.notices),
+            "notices": self.notices,
         }
 
 

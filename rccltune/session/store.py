@@ -385,10 +385,10 @@ def samples_sha256(session: Session, samples: pd.DataFrame | None = None) -> str
     return hashlib.sha256(stream.getvalue()).hexdigest()
 
 
-def write_derived(path: Path, name: str, plain: Mapping[str, Any]) -> Path:
+def write_derived(path: Path, name: str, record: object) -> Path:
     """Write a derived JSON file into the session."""
     with replacing(path / name) as stream:
-        for piece in json_pieces(plain):
+        for piece in json_pieces(to_plain(record)):
             stream.write(piece.encode())
         stream.write(b"\n")
     return path / name
@@ -399,7 +399,6 @@ def read_derived(
     name: str,
     kind: type[T],
     *,
-    number: int | None = None,
     hint: str = "",
     beside: Sequence[str] = (),
     serves: Callable[[Mapping[str, Any]], bool] = lambda _: True,
@@ -409,8 +408,7 @@ def read_derived(
     Args:
         path: the session.
         name: of the file in it.
-        kind: the record.
-        number: the ``format`` that the file must say, None where it says none.
+        kind: the record; its ``FORMAT`` is what the file must say, where it has one.
         hint: how it is made again.
         beside: keys that stand beside the record and are for people.
         serves: told what it says, whether it is of use; what is not is held to nothing.
@@ -425,6 +423,7 @@ def read_derived(
     plain = load_json(read_regular(file), where, hint)
     if not serves(plain):
         return None
+    number = getattr(kind, "FORMAT", None)
     if number is not None and (found := plain.pop("format", None)) != number:
         has = "no format" if found is None else f"format {found!r:.60}"
         raise SessionError(

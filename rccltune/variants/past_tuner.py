@@ -7,8 +7,8 @@ The catalog of variants says which calls a path takes and what switches it off: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 from rccltune.variants import availability, catalog
@@ -36,10 +36,6 @@ class PathPast:
     switch: str
     is_sure: bool
     in_graphs: bool = False
-
-    def as_plain(self) -> dict[str, Any]:
-        """For --json."""
-        return {**asdict(self), "collective": self.collective.value}
 
 
 def paths_past(

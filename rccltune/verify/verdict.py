@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import ClassVar, Final
 
 from rccltune.model.choice import LeftToLibrary, Rule, RuleState, SizeVerdict
 from rccltune.model.estimate import Estimate
@@ -164,6 +164,8 @@ class VerdictFile:
         bits_times: what that costs.
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
     """
+
+    FORMAT: ClassVar[int] = 4
 
     path: Line | None
     simulated: bool

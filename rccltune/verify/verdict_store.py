@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from rccltune.model import schema
 from rccltune.model.errors import VerificationError
 from rccltune.model.schema import Line, Text
 from rccltune.rules.exports import NAMED
@@ -25,7 +24,6 @@ FORCED_FOLDER: Final = "ll128-forced"
 _RULE_FILE: Final = "rccl_tuner*.csv"
 # Of the session's own rule file for any placement.
 VERDICT_FILE: Final = f"{_VERDICT}.json"
-_FORMAT: Final = 4
 _HINT: Final = "delete it; rccltune verify makes it anew."
 
 
@@ -94,17 +92,12 @@ def read_verdict(folder: Path, name: str) -> VerdictFile | None:
     Raises:
         SessionError: it is damaged, or of an earlier version.
     """
-    return store.read_derived(folder, name, VerdictFile, number=_FORMAT, hint=_HINT)
-
-
-def verdict_plain(file: VerdictFile) -> dict[str, Any]:
-    """Form for verdict.json and --json."""
-    return {"format": _FORMAT, **schema.to_plain(file)}
+    return store.read_derived(folder, name, VerdictFile, hint=_HINT)
 
 
 def write_verdict(folder: Path, name: str, file: VerdictFile) -> None:
     """Write a verdict into a session."""
-    store.write_derived(folder, name, verdict_plain(file))
+    store.write_derived(folder, name, file)
 
 
 @contextmanager
@@ -125,7 +118,7 @@ def keep_failure(folder: Path, name: str, rules: Path) -> Iterator[None]:
         made = FailedVerification(
             path=str(rules), sha256=sha256, message=error.message, hint=error.hint
         )
-        store.write_derived(folder, path.name, schema.to_plain(made))
+        store.write_derived(folder, path.name, made)
         raise
     path.unlink(missing_ok=True)
 

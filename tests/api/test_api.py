@@ -30,6 +30,7 @@ from rccltune.model.errors import (
     TooLittleDataError,
 )
 from rccltune.model.reporter import Reporter
+from rccltune.model.schema import to_plain
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -225,7 +226,7 @@ def test_tune_goes_on_with_what_is_there(
     assert done.emitted.zones
     placed = api.deploy(tmp_path / "site", folder)
     assert (tmp_path / "site" / "env.sh").exists()
-    assert placed.as_plain()
+    assert to_plain(placed)
     assert capfd.readouterr().out == ""
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from rccltune.analyse.fit import FIT_FILE, FitFile
 from rccltune.cli import run
-from rccltune.model.schema import to_plain
 from rccltune.rules.stored_choice import CHOICE_FILE, read_choice, write_choice
 from rccltune.session import store
 
@@ -97,7 +96,7 @@ def test_what_is_read_is_written_again_alike(repository: Path, tmp_path: Path) -
     samples = store.stored_samples(store.open_session(session))
     assert fit is not None
     assert choice is not None
-    store.write_derived(session, FIT_FILE, to_plain(fit))
+    store.write_derived(session, FIT_FILE, fit)
     write_choice(session, choice)
     assert (session / FIT_FILE).read_bytes() == before[FIT_FILE]
     assert (session / CHOICE_FILE).read_bytes() == before[CHOICE_FILE]

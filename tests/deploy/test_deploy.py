@@ -28,6 +28,7 @@ from rccltune.model.errors import (
     VerificationError,
 )
 from rccltune.model.reporter import Reporter
+from rccltune.model.schema import to_plain
 
 NAME = "rccl_tuner_gfx942_cpx-nps4.csv"
 ONE_OAM = "rccl_tuner_gfx942_cpx-nps4_one-oam.csv"
@@ -118,7 +119,7 @@ def test_the_folder_has_plugin_rules_env_sh_and_readme(made: Made, tmp_path: Pat
     assert "They were measured with RCCL 2.27.7: in a job with another release" in readme
     assert "AMD Instinct MI300X, gfx942, cpx-nps4" in readme
     assert f"Session: {folder}, made by rccltune" in readme
-    assert done.as_plain() == {
+    assert to_plain(done) == {
         "directory": str(site),
         "replaced": False,
         "simulated": False,

@@ -11,7 +11,8 @@ from trees import add, put, seen, write
 
 from rccltune import gather
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import System, system_plain
+from rccltune.machine.records import System, system_json
+from rccltune.model.schema import to_plain
 
 KEY = b"the user's own"
 BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
@@ -43,7 +44,7 @@ def sent(made: gather.ArchiveContent) -> dict[str, Any]:
 
 def test_it_is_what_detection_says(system: System) -> None:
     """Devices, modes, links, versions: equal, but for names, which are hashes."""
-    said, found = system_plain(system, gpu_findings(system, {})), sent(gather.machine(KEY))
+    said, found = to_plain(system_json(system, gpu_findings(system, {}))), sent(gather.machine(KEY))
     for name in ("mode", "n_devices", "xgmi_hops", "arch", "product", "kernel"):
         assert found[name] == said[name]
     assert found["mode"] == "cpx-nps4"
@@ -84,7 +85,7 @@ def test_what_is_left_out_is_left_out_on_purpose() -> None:
         return set().union(*map(names, value)) if isinstance(value, list) else set()
 
     system = gather.local_system(None)
-    plain = system_plain(system, gpu_findings(system, {}))
+    plain = to_plain(system_json(system, gpu_findings(system, {})))
     for one in plain["oams"]:
         one["sources"] = None
     on_purpose = {"root", "source", "sources", "detail", "message", "where", "remedy"}
