@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.compare.judging import Verdict
 from rccltune.compare.results import FIGURE_FILE, ComparisonResult
-from rccltune.report import style
+from rccltune.report import plots, style
 from rccltune.session import files
 
 if TYPE_CHECKING:
@@ -28,18 +28,13 @@ def draw(done: ComparisonResult, folder: Path) -> Path | None:
     Raises:
         SessionError: the disk refuses.
     """
-    import io
-
     with style.applied():
         figure = figure_of(done)
         if figure is None:
             return None
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", metadata={"Software": None})
-    path = folder / FIGURE_FILE
-    with files.replacing(path) as file:
-        file.write(stream.getvalue())
-    return path
+        content = plots.encoded(figure, "png", "compare", simulated=done.simulated)
+    files.write_atomically(folder / FIGURE_FILE, content)
+    return folder / FIGURE_FILE
 
 
 def figure_of(done: ComparisonResult) -> Figure | None:
@@ -73,6 +68,6 @@ def figure_of(done: ComparisonResult) -> Figure | None:
         style.sizes_axis(axes, own["nbytes"])
         low, high = float(own["low"].min()), float(own["high"].max())
         style.ratio_axis(axes, min(low, 1.0), max(high, 1.0), "time B / time A")
-        axes.set_title(name)
+        style.name_panel(axes, name, 6.0)
     style.legend_below(figure)
     return figure

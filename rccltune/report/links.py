@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
@@ -38,18 +38,16 @@ def link_map(data: LinkMap) -> Figure:
     rows = data.rows
     tall = max(_MAP, 0.62 * len(rows))
     width, height = 0.7 + _MAP + _NAMES + 2 * _BARS + 0.6, tall + 1.75
-    figure = Figure(figsize=(width, height))
+    figure = style.framed(
+        "sendrecv between pairs of devices", (width, height), simulated=data.simulated
+    )
 
     def at(x: float, wide: float, high: float) -> Axes:
         y = 0.8 + tall - high
         return figure.add_axes((x / width, y / height, wide / width, high / height))
 
-    stamp = "SIMULATED, no hardware: " if data.simulated else ""
-    head: dict[str, Any] = {"va": "top", "transform": figure.dpi_scale_trans}
-    title = f"{stamp}sendrecv between pairs of devices"
-    figure.text(0.1, height - 0.1, title, weight="bold", size=10, **head)
-    figure.text(0.1, height - 0.33, _subject(data), size=8, **head)
-    figure.text(0.1, 0.25, _source(data), size=7.5, **head)
+    style.caption(figure, _subject(data), height - 0.33)
+    style.caption(figure, _source(data), 0.25)
     _draw_map(at(0.7, _MAP, _MAP), data)
     left = 0.7 + _MAP + _NAMES
     small, large = format_size(data.small_nbytes), format_size(data.large_nbytes)
@@ -62,7 +60,7 @@ def link_map(data: LinkMap) -> Figure:
         failed = f", {row.n_failed} failed" if row.n_failed else ""
         words = f"{row.link.meaning}\n{row.n_measured} of {row.n_there} pairs{failed}"
         place = latency.get_yaxis_transform()
-        latency.text(-0.04, y, words, ha="right", va="center", size=7.5, transform=place)
+        latency.text(-0.04, y, words, ha="right", va="center", size=style.SMALL, transform=place)
     places = {row.link: y for y, row in enumerate(rows)}
     for pair in data.pairs:
         bandwidth = data.bandwidth(pair)
@@ -126,7 +124,7 @@ def _draw_bars(
             )
             over = f"\n{spread.median / first:.2f}×" if y and first else ""
             words, end = f"{spread.median:.1f} {unit}{over}", spread.most
-        axes.text(end + most * 0.05, y, words, va="center", size=7.5, linespacing=1.1)
+        axes.text(end + most * 0.05, y, words, va="center", size=style.SMALL, linespacing=1.1)
 
 
 def _draw_ring(axes: Axes, x: float, y: float, marker: str = "o") -> None:

@@ -79,6 +79,8 @@ _RC: Final[dict[Any, Any]] = {
     "ytick.labelcolor": INK,
     "ytick.labelsize": 8.0,
 }
+# Of small print, in points.
+SMALL: Final = 7.5
 # Room for a figure's title, left of a panel for its axis, and for a row of a legend, in inches.
 _HEAD: Final = 0.3
 _ENTRIES: Final = 0.19
@@ -106,6 +108,25 @@ def applied() -> Iterator[None]:
         for name, value in _RC.items():
             mpl.rcParams[name] = value
         yield
+
+
+def framed(title: str, size: tuple[float, float], *, simulated: bool) -> Figure:
+    """An empty figure of a size in inches, under its title, which says where it is SIMULATED."""
+    words = f"{'SIMULATED: ' if simulated else ''}{title}"
+    figure = Figure(figsize=size)
+    points = min(10.0, 1.55 * size[0] * 72 / len(words))
+    _write(figure, words, size[1] - 0.08, weight="bold", size=points)
+    return figure
+
+
+def caption(figure: Figure, words: str, height: float) -> None:
+    """A line of small print, its top so many inches above the lower edge."""
+    _write(figure, words, height, size=SMALL)
+
+
+def _write(figure: Figure, words: str, height: float, **looks: Any) -> None:  # noqa: ANN401 - matplotlib's
+    """A line of text at the left edge."""
+    figure.text(0.08, height, words, va="top", transform=figure.dpi_scale_trans, **looks)
 
 
 def panels(
@@ -140,18 +161,9 @@ def panels(
     width = size[0] * columns
     foot = 0.12 + _ENTRIES * math.ceil(len(legend) / _across(width, legend)) if legend else 0.0
     height = size[1] * n_rows + _HEAD + foot
-    figure = Figure(figsize=(width, height))
     left_out = len(names) - len(shown)
     more = f" ({left_out} more are not drawn)" if left_out else ""
-    stamp = "SIMULATED: " if simulated else ""
-    figure.text(
-        0.08 / width,
-        1 - 0.08 / height,
-        f"{stamp}{title}{more}",
-        va="top",
-        weight="bold",
-        size=min(10.0, 1.55 * width * 72 / (len(stamp) + len(title) + len(more))),
-    )
+    figure = framed(f"{title}{more}", (width, height), simulated=simulated)
     right = 0.24 + (0.1 + beside * _LETTER / 72 if beside else 0.0)
 
     def made() -> Iterator[tuple[str, Axes]]:

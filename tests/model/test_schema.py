@@ -66,7 +66,7 @@ def bare(kind: object, where: str, seen: set[Any]) -> list[str]:
 @pytest.mark.parametrize("root", ROOTS, ids=lambda root: root.__name__)
 def test_every_field_that_is_read_has_its_bounds(root: type) -> None:
     """A new field without any would be the next hole; the format's own number is compared."""
-    assert [place for place in bare(root, "", set()) if place != ".format"] == []
+    assert [place for place in bare(root, "", set()) if place.lower() != ".format"] == []
 
 
 def read(kind: type[T], plain: object) -> T:
