@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from rccltune.model import schema
@@ -39,14 +38,7 @@ CEILING_FILE: Final = f"{FOLDER}/ceiling.json"
 _BOUND: Final = (*TUNABLE, Collective.ALLTOALL)
 _WHOLE: Final = ("SPX", None)
 
-# Links that agree to a tenth of a percent would make a difference of one percent an outlier.
-_LEAST_OFF: Final = 0.05
-_SIGMAS: Final = 5.0
-# Makes the median absolute deviation of normal noise its standard deviation.
-_NORMAL: Final = 1.4826
-
 _CORNER: Final = "SRC\\DST"
-_CORNERS_OF_P2P: Final = ("SRC+EXE\\DST", "SRC\\EXE+DST")
 _HINT: Final = "run it again, ./TransferBench a2a 64M 8 > a2a.txt, and give the whole output."
 _FRAME: Final = str.maketrans("│,", "  ")
 # A column's name may have a blank in it; everything else is one word.
@@ -120,27 +112,6 @@ class LinkRates:
             if (rate := self.rates[source][target]) is not None
         )
 
-    @property
-    def median(self) -> float:
-        """Median over all links in GB/s; at least one link is there."""
-        return median(link.gb_per_s for link in self.links)
-
-    @property
-    def slow(self) -> tuple[LinkRate, ...]:
-        """Links far below the median of all, the slowest first.
-
-        Far is five times what the median absolute deviation says of the usual spread, and five
-        percent at least: one broken link must not move the measure that it is held against.
-        """
-        links = self.links
-        if not links:
-            return ()
-        middle = self.median
-        usual = _NORMAL * median(abs(link.gb_per_s - middle) for link in links)
-        limit = middle - max(_SIGMAS * usual, _LEAST_OFF * middle)
-        slow = (link for link in links if link.gb_per_s < limit)
-        return tuple(sorted(slow, key=lambda link: link.gb_per_s))
-
 
 class Reached(NamedTuple):
     """The best bus bandwidth of a target, and what reached it."""
@@ -157,14 +128,11 @@ class Ceiling:
     Attributes:
         n_links: of each device, one to every other one.
         slowest: the link that the rings wait for.
-        all_links_gb_per_s: what the least of the devices sends or receives over all its links
-            together; a schedule that gave slow links less could come near it.
     """
 
     target: Target
     n_links: int
     slowest: LinkRate
-    all_links_gb_per_s: float
     best: Reached
 
     @property
@@ -184,7 +152,6 @@ class Ceiling:
             "ceiling_gb_per_s": self.gb_per_s,
             "n_links": self.n_links,
             "slowest_link": self.slowest,
-            "all_links_gb_per_s": self.all_links_gb_per_s,
             "reached_gb_per_s": self.best.gb_per_s,
             "fraction": self.fraction,
             "nbytes": self.best.nbytes,
@@ -212,8 +179,6 @@ class Ceilings:
             "sha256": self.rates.sha256,
             "transferbench": self.rates.version,
             "simulated": self.rates.simulated,
-            "median_link_gb_per_s": self.rates.median,
-            "slow_links": self.rates.slow,
             "targets": self.known,
             "without": self.without,
         }
@@ -299,42 +264,23 @@ def why_no_ceiling(
         devices: numbers of the ranks' devices, empty where nothing chose them.
         mode: of the machine, None where it is not known.
     """
-    scale = target.scale
-    if target.collective not in _BOUND:
+    scale, n_devices = target.scale, len(rates.rates)
+    used = devices or range(n_devices)
+    if target.collective not in _BOUND or scale.n_ranks < 2:
         return f"{target.collective.value} does not spread a call over all links of a device"
     if scale.n_nodes > 1:
         return f"of {scale.n_nodes} nodes it is the network between them that bounds"
-    if scale.n_ranks < 2:
-        return "one rank sends nothing over any link"
     if mode is not None and mode.compute not in _WHOLE:
+        return f"in {mode} several devices share the links of one GPU"
+    if len(used) != scale.n_ranks or max(used) >= n_devices:
         return (
-            f"in {mode} several devices share the links of one GPU, so that a pair's rate times "
-            "the pairs bounds nothing"
+            f"TransferBench copied between {n_devices} devices, and which of them {scale.n_ranks} "
+            "ranks are on is not known"
         )
-    return _why_not_devices(rates, scale.n_ranks, devices)
-
-
-def _why_not_devices(rates: LinkRates, n_ranks: int, devices: Sequence[int]) -> str | None:
-    """Why the rates are not of the links that these ranks use; None where they are."""
-    n_devices = len(rates.rates)
-    if devices and max(devices) >= n_devices:
-        return (
-            f"a rank is on device {max(devices)}, and TransferBench copied between "
-            f"{n_devices} devices"
-        )
-    if not devices and n_ranks != n_devices:
-        return (
-            f"TransferBench copied between {n_devices} devices and there are {n_ranks} "
-            "ranks: which links they use is not known"
-        )
-    used = devices or range(n_devices)
-    for source in used:
-        for to in used:
-            if source != to and rates.rates[source][to] is None:
-                return (
-                    f"GPU {source} and GPU {to} have no link of their own, so that rings cannot "
-                    "use every link alike"
-                )
+    apart = [(a, b) for a in used for b in used if a != b and rates.rates[a][b] is None]
+    if apart:
+        source, to = apart[0]
+        return f"GPU {source} and GPU {to} have no link of their own, as rings need"
     return None
 
 
@@ -350,18 +296,8 @@ def ceiling_of(
         devices: numbers of the ranks' devices, empty where the ranks are on all of them.
     """
     used = devices or range(len(rates.rates))
-    links = rates.among(used)
-    sent, received = dict.fromkeys(used, 0.0), dict.fromkeys(used, 0.0)
-    for link in links:
-        sent[link.source] += link.gb_per_s
-        received[link.target] += link.gb_per_s
-    return Ceiling(
-        target=target,
-        n_links=len(used) - 1,
-        slowest=min(links, key=lambda link: link.gb_per_s),
-        all_links_gb_per_s=min(*sent.values(), *received.values()),
-        best=best,
-    )
+    slowest = min(rates.among(used), key=lambda link: link.gb_per_s)
+    return Ceiling(target=target, n_links=len(used) - 1, slowest=slowest, best=best)
 
 
 def _best(target: Target, curves: Iterable[Curve]) -> Reached:
@@ -401,7 +337,13 @@ def read_rates(text: str, source: str) -> LinkRates:
         if cells[:1] == [_CORNER] and not any("CPU" in cell for cell in cells)
     ]
     if not heads:
-        raise _no_table(text, source)
+        failed = next((line for line in text.splitlines() if line.startswith("[ERROR]")), "")
+        raise OutputError(
+            f"there is no table of links, whose header begins with {_CORNER}"
+            + (f"; TransferBench says: {failed}" if failed else ""),
+            where=source,
+            hint=_HINT,
+        )
     if len(heads) > 1:
         raise _damaged("there are several tables of links", source, heads[1])
     head = heads[0]
@@ -438,21 +380,6 @@ def read_rates(text: str, source: str) -> LinkRates:
         nbytes=int(nbytes[1] or nbytes[2]) if nbytes else None,
         simulated=_SIMULATED.search(text) is not None,
     )
-
-
-def _no_table(text: str, source: str) -> OutputError:
-    """There is no table; say what is there instead."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        said = ""
-        if line.startswith("[ERROR]"):
-            said = f"TransferBench failed: {line.removeprefix('[ERROR]').strip()}"
-        elif any(corner in line for corner in _CORNERS_OF_P2P):
-            said = "this is what the p2p preset prints, one link at a time; a ceiling needs all"
-            said += " links at once"
-        if said:
-            return OutputError(said, where=f"{source}:{number}", hint=_HINT)
-    said = f"there is no table of links, whose header begins with {_CORNER}"
-    return OutputError(said, where=source, hint=_HINT)
 
 
 def _row(

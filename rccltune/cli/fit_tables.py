@@ -42,9 +42,6 @@ def steps_text(separations: Sequence[Separation]) -> JoinedLines:
     return join_lines([head, table(columns, rows, numeric=(3, 4))])
 
 
-_SHOWN = 8
-
-
 def transferbench_option(command: F) -> F:
     """Option for TransferBench's rates of links."""
     return grouped(
@@ -57,7 +54,7 @@ def transferbench_option(command: F) -> F:
 
 
 def ceiling_lines(found: Ceilings) -> list[str]:
-    """The ceiling, what reached how much of it, and links out of line."""
+    """The ceiling, and what reached how much of it."""
     lines = [_head(found)]
     if found.known:
         columns = ("collective", "scale", "ceiling", "slowest link", "best", "at", "with", "of it")
@@ -76,7 +73,6 @@ def ceiling_lines(found: Ceilings) -> list[str]:
         )
         lines.append(table(columns, rows, numeric=(2, 4, 5, 7)))
     lines += [f"no ceiling for {said}" for said in found.without]
-    lines += _slow(found)
     return lines
 
 
@@ -91,7 +87,7 @@ def _head(found: Ceilings) -> str:
     simulated = "SIMULATED " if rates.simulated else ""
     return (
         f"{simulated}Ceiling in GB/s of bus bandwidth, from {len(rates.links)} links at "
-        f"{slowest:.3f} to {fastest:.3f} GB/s, median {found.rates.median:.3f} ({_origin(rates)})"
+        f"{slowest:.3f} to {fastest:.3f} GB/s ({_origin(rates)})"
     )
 
 
@@ -99,14 +95,3 @@ def _origin(rates: LinkRates) -> str:
     version = f" {rates.version}" if rates.version else ""
     copies = f", copies of {format_size(rates.nbytes)}" if rates.nbytes else ""
     return f"TransferBench{version}{copies}, {rates.source}"
-
-
-def _slow(found: Ceilings) -> list[str]:
-    """Links out of line; a handful of them, since a broken switch has dozens."""
-    lines = [
-        f"link out of line: {link}, {link.gb_per_s:.2f} GB/s, "
-        f"{100 * (1 - link.gb_per_s / found.rates.median):.0f} % below the median"
-        for link in found.rates.slow[:_SHOWN]
-    ]
-    more = len(found.rates.slow) - _SHOWN
-    return [*lines, f"{more} more links out of line"] if more > 0 else lines

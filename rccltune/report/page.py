@@ -399,8 +399,6 @@ def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
             f"{format_size(one.best.nbytes)} with {one.best.setting}"
         )
         yield f"ceiling of {one.target.collective.value}", said, CEILING_FILE
-    for link in shown.limits.rates.slow[:_MOST_FACTS] if shown.limits else ():
-        yield "link out of line", f"{link}, {link.gb_per_s:.2f} GB/s", CEILING_FILE
 
 
 def _some(names: tuple[str, ...]) -> str:

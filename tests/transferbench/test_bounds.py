@@ -1,4 +1,4 @@
-"""What links let a collective reach, and which links are out of line."""
+"""What links let a collective reach."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from printing import MI300X, MI350X, square
 from wording import lacks
 
@@ -77,11 +75,6 @@ class TestTheArticle:
         assert [7 * min(row) for row in MI300X] == pytest.approx(printed, abs=0.004)
         assert ceiling_of(NODE, AR, EIGHT).gb_per_s == pytest.approx(min(printed), abs=0.004)
 
-    def test_all_links_of_a_gpu_together(self) -> None:
-        """The least of the article's sums over rows and over columns (RTotal of GPU 4)."""
-        found = ceiling_of(NODE, AR, EIGHT)
-        assert found.all_links_gb_per_s == pytest.approx(324.636, abs=0.004)
-
     def test_its_own_all_reduce_reaches_it(self, article: Path) -> None:
         """At 16 GiB both halves of both logs, out-of-place and in-place, with and without -G."""
         text = article.read_text(encoding="utf-8")
@@ -120,18 +113,6 @@ def test_rings_that_wait_for_the_slowest_link(collective: Collective) -> None:
     assert (found.slowest.source, found.slowest.target) == (3, 5)
 
 
-@given(st.integers(2, 12), st.floats(1.0, 100.0), st.data())
-def test_never_above_what_the_links_carry_together(
-    n: int, rate: float, data: st.DataObject
-) -> None:
-    """Equal shares cannot beat unequal ones; with equal links they are the same."""
-    rows = [[rate * data.draw(st.floats(0.5, 1.0)) for _ in range(n - 1)] for _ in range(n)]
-    found = ceiling_of(LinkRates(rates=square(rows)), AR, Scale(n_nodes=1, n_ranks=n))
-    assert found.gb_per_s <= found.all_links_gb_per_s * (1 + 1e-12)
-    same = ceiling_of(even(n, rate), AR, Scale(n_nodes=1, n_ranks=n))
-    assert same.gb_per_s == pytest.approx(same.all_links_gb_per_s)
-
-
 class TestWhereItBoundsNothing:
     """Said, with the reason, rather than drawn."""
 
@@ -156,7 +137,7 @@ class TestWhereItBoundsNothing:
         """TransferBench saw fewer."""
         why = why_no_ceiling(NODE, AR, Scale(n_nodes=1, n_ranks=2), devices=(0, 8))
         assert why is not None
-        assert "device 8" in why
+        assert lacks(why, "8 devices", "not known") == []
 
     def test_partitions_share_links(self) -> None:
         """64 devices in CPX have 7 links to an OAM, not 63 each."""
@@ -192,36 +173,3 @@ class TestWhereItBoundsNothing:
     def test_the_others_have_one(self, collective: Collective) -> None:
         """The five of the tuner, and alltoall."""
         assert why_no_ceiling(NODE, collective, EIGHT) is None
-
-
-class TestOutOfLine:
-    """Links that are named."""
-
-    @pytest.mark.parametrize("rows", [MI300X, MI350X])
-    def test_none_on_healthy_nodes(self, rows: tuple[tuple[float, ...], ...]) -> None:
-        """The article's node and another: the slowest link is 3.6 % and 1 % below the median."""
-        assert LinkRates(rates=square(rows)).slow == ()
-
-    def test_slow_links_the_slowest_first(self) -> None:
-        """46.66 beside 57.4 GB/s, as those notes have it for one link of their p2p table."""
-        rates = with_link(with_link(NODE, 7, 1, 38.0), 3, 6, 30.0)
-        assert [(link.source, link.target) for link in rates.slow] == [(3, 6), (7, 1)]
-
-    @given(st.integers(3, 16), st.data())
-    def test_planted_ones_and_no_others(self, n: int, data: st.DataObject) -> None:
-        """Links within 1 %, up to a tenth of them at most at four fifths of the speed."""
-        rows = [[50.0 * data.draw(st.floats(0.99, 1.01)) for _ in range(n - 1)] for _ in range(n)]
-        rates = LinkRates(rates=square(rows))
-        pairs = [(link.source, link.target) for link in rates.links]
-        planted = data.draw(st.sets(st.sampled_from(pairs), max_size=len(pairs) // 10))
-        for source, target in planted:
-            rates = with_link(rates, source, target, 50.0 * data.draw(st.floats(0.2, 0.8)))
-        assert {(link.source, link.target) for link in rates.slow} == planted
-
-    def test_equal_links_forgive_a_percent(self) -> None:
-        """Where the spread is nothing, a small difference is no defect."""
-        assert with_link(even(8), 0, 1, 49.0).slow == ()
-
-    def test_no_links(self) -> None:
-        """Nothing to be out of line with."""
-        assert LinkRates(rates=((None, None), (None, None))).slow == ()
