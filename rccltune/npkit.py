@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from rccltune.launch import overrides, signals
 from rccltune.machine.files import has_any
@@ -19,13 +18,11 @@ from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.schema import Line, Whole, Word
 from rccltune.model.settings import LL128_FORCED, Setting
 from rccltune.model.vocabulary import Collective, Protocol, UnusableReason, format_size
 from rccltune.session import files, store
 
 FOLDER: Final = "npkit"
-_RECORD: Final = f"{FOLDER}/npkit.json"
 # RCCL's own trace generator leaves out the first five calls.
 _N_WARMUP: Final = 5
 _EVENT_BYTES: Final = 16
@@ -57,7 +54,7 @@ class DumpPlan:
 
     collective: Collective
     setting: Setting
-    nbytes: Whole
+    nbytes: int
 
     def __str__(self) -> str:
         """``all_reduce tree/ll128 at 4 MiB``."""
@@ -74,10 +71,10 @@ class Dump:
         damaged: files of events whose length is no whole number of them.
     """
 
-    ranks: tuple[Whole, ...]
-    n_files: Whole
-    n_gpu_events: Whole
-    damaged: tuple[Line, ...] = ()
+    ranks: tuple[int, ...]
+    n_files: int
+    n_gpu_events: int
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,24 +82,21 @@ class DumpResult:
     """Result of a launch with NPKit's events.
 
     Attributes:
+        launch: folder of the launch.
         folder: where the library wrote.
-        collected: the same files beside the launch.
         generator: npkit_trace_generator.py, None where it was not found.
         header: npkit_event.h, None where it was not found.
         command: makes a trace of them.
     """
 
-    FORMAT: ClassVar[int] = 1
-
     chosen: DumpPlan
     simulated: bool
-    launch: Word
-    folder: Line
-    collected: Line
+    launch: Path
+    folder: Path
     dump: Dump
-    generator: Line | None
-    header: Line | None
-    command: Line
+    generator: Path | None
+    header: Path | None
+    command: str
 
 
 def dump_setting(
@@ -152,24 +146,17 @@ def dump_setting(
                 where=str(into),
                 hint="docs/measuring.md says how RCCL is built with it; the sweep is kept.",
             )
-        collected = own / "npkit"
-        # A rank has over a thousand files; on the same disk they take no second place.
-        with files.disk_errors(collected):
-            shutil.copytree(into, collected, copy_function=_link_or_copy)
-        generator, header = find_tools(_places(site))
-        done = DumpResult(
-            chosen=chosen,
-            simulated=site.node is not None,
-            launch=own.name,
-            folder=str(into.resolve()),
-            collected=str(collected.resolve()),
-            dump=dump,
-            generator=None if generator is None else str(generator),
-            header=None if header is None else str(header),
-            command=next_command(generator, header, collected.resolve(), own.resolve() / "trace"),
-        )
-        store.write_derived(folder, _RECORD, done)
-    return done
+    generator, header = find_tools(_places(site))
+    return DumpResult(
+        chosen=chosen,
+        simulated=site.node is not None,
+        launch=own,
+        folder=into.resolve(),
+        dump=dump,
+        generator=generator,
+        header=header,
+        command=next_command(generator, header, into.resolve(), own.resolve() / "trace"),
+    )
 
 
 def check_dump(folder: Path, site: Site) -> None:
@@ -304,13 +291,6 @@ def why_useless(dump: Dump, n_ranks: int) -> str | None:
             "this call (ENABLE_NPKIT_EVENT_…)"
         )
     return None
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _places(site: Site) -> list[Path]:

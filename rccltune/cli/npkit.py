@@ -75,7 +75,7 @@ def _text(done: DumpResult) -> JoinedLines:
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
     lines = [
         f"{simulated}NPKit: {done.chosen}: {what}, {dump.n_files} files in {done.folder}",
-        f"beside the launch: {done.collected}",
+        f"the launch: {done.launch}",
     ]
     if done.generator is None:
         lines.append(

@@ -22,7 +22,6 @@ from rccltune.model.links import LinkMap
 from rccltune.model.measurement import Fingerprint, Launch, Outcome
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
-from rccltune.npkit import DumpResult
 from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.store import HeaderFile
 from rccltune.transferbench import LinkRates
@@ -41,7 +40,7 @@ ROOTS = (
         RankLocation,
         LinkRates,
     ),
-    *(LinkMap, DumpResult, Host, RunFile, EndFile),
+    *(LinkMap, Host, RunFile, EndFile),
 )
 
 
