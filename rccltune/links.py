@@ -185,7 +185,7 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
             raise LaunchError(
                 f"sendrecv works between no two devices: {first.failure}",
                 where=f"{prepared.links}/launches/{first.launches[-1]}/",
-                hint="run its command by hand (launch.json has it) until it works.",
+                hint="run its command by hand (command.txt has it) until it works.",
             )
         store.write_derived(prepared.folder, _RECORD, done)
     return done

@@ -10,6 +10,7 @@ from sample_rows import Sample
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import run_samples
+from rccltune.session.runs import is_run
 from rccltune.session.sample_table import KEY
 
 _GRAPH: Final = {"": None, "loop": False, "graph": True}
@@ -21,16 +22,16 @@ def records(table: pd.DataFrame) -> tuple[Sample, ...]:
     Args:
         table: of a session.
     """
-    of_run = table["run"].map(run_samples.is_run).astype(bool)
+    of_run = table["run"].map(is_run).astype(bool)
     counted = run_samples.without_rough(run_samples.by_clock(table[of_run]))
     clocks = set(counted["clock"].unique())
     graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
     taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
-    by_key = taken.groupby([*KEY, taken["run"].map(run_samples.is_run)], observed=True, sort=False)
+    by_key = taken.groupby([*KEY, taken["run"].map(is_run)], observed=True, sort=False)
     number = by_key.ngroup()
     first = taken[~number.duplicated()]
     keys = [
-        _key(row[:-1], graph=graph if run_samples.is_run(row[-1]) else _GRAPH[row[-2]])
+        _key(row[:-1], graph=graph if is_run(row[-1]) else _GRAPH[row[-2]])
         for row in first[[*KEY, "run"]].astype(object).itertuples(index=False, name=None)
     ]
     settings = {word: Setting.parse(word) if word else None for word in taken["ran"].unique()}
@@ -38,7 +39,7 @@ def records(table: pd.DataFrame) -> tuple[Sample, ...]:
         "": None,
         **{one.value: one for one in UnusableReason},
     }
-    runs = {run for run in taken["run"].unique() if run_samples.is_run(run)}
+    runs = {run for run in taken["run"].unique() if is_run(run)}
     names = (
         *("nbytes", "time_us", "wrong", "ran", "unusable"),
         *("run", "communicator", "pass", "line", "clock"),

@@ -26,7 +26,7 @@ from rccltune.model.rounding import rounded_record
 from rccltune.model.schema import Line, Whole
 from rccltune.model.settings import Setting, Target
 from rccltune.session import files, store
-from rccltune.session.samples import load_frame, set_aside
+from rccltune.session.samples import excluded, load_frame
 from rccltune.session.samples import notices as session_notices
 from rccltune.session.store import Session
 
@@ -166,7 +166,7 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
         separations=rounded_record(separate(fitted_curves)),
         notices=unusable_notices.notices(samples, table),
         bypasses=library_behaviour.bypasses(samples),
-        quarantined=set_aside(opened),
+        quarantined=excluded(opened),
         idle=rounded_record(library_behaviour.compare_idle(grids)),
         own=library_behaviour.library_settings(samples),
     )
@@ -191,7 +191,7 @@ def _read(opened: Session, digest: str) -> FitResult | None:
         notices=read.notices,
         bypasses=read.bypasses,
         # Not from the file: a failed launch changes no sample, and so no file.
-        quarantined=set_aside(opened),
+        quarantined=excluded(opened),
         idle=read.idle,
         own=read.own,
     )

@@ -17,7 +17,7 @@ from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.session import plan
 from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Step
 from rccltune.session.rows import setting_of
-from rccltune.session.runs import PerfRun
+from rccltune.session.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,6 +233,6 @@ def _lines(rows: pd.DataFrame) -> Iterator[str]:
         yield f"{plan.ORDER} {collective} {dtype} {op} {placement} {nbytes} {clock}"
 
 
-def trees_of(measured: Iterable[PerfRun]) -> Trees:
+def trees_of(measured: Iterable[Run]) -> Trees:
     """Text of each tree by its number, of all runs of a session."""
     return {number: text for run in measured for number, text in run.remarks.trees}

@@ -151,7 +151,7 @@ def _steps(prepared: PreparedComparison, one: MeasuredSide) -> Iterator[Step]:
 
 def _probed(
     prepared: PreparedComparison, one: MeasuredSide, steps: Sequence[Step], reporter: Reporter
-) -> runs.PerfRun:
+) -> runs.Run:
     """One start of a side, with its probes.
 
     Raises:
@@ -180,7 +180,7 @@ def _probed(
     return made
 
 
-def _rows(a: runs.PerfRun, b: runs.PerfRun) -> Iterator[BitsRow]:
+def _rows(a: runs.Run, b: runs.Run) -> Iterator[BitsRow]:
     sides = [
         {(r["collective"], r["asked_nbytes"]): r for r in table.to_dict("records")}
         for table in (rows.rows_of_runs([one]) for one in (a, b))

@@ -38,9 +38,9 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session import plan, rows, runs
+from rccltune.session.exclusion import MOST_KILLED, is_borne, wrong_rows
 from rccltune.session.plan import GRAPH, CollectiveCall, Label, Step
-from rccltune.session.run_samples import MOST_KILLED
-from rccltune.session.runs import EndFile, PerfRun
+from rccltune.session.runs import EndFile, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +103,7 @@ class SideFailure:
     letter: str
     cell: Cell | None
     end: EndFile
-    run: PerfRun
+    run: Run
 
 
 @dataclass(kw_only=True)
@@ -129,7 +129,7 @@ class OngoingComparison:
     budget_s: float | None = None
     is_refined: bool = True
     is_over: bool = False
-    runs: list[PerfRun] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
     # Ranks that stay, where one process is both sides.
     _ranks: WaitingRanks | None = None
@@ -431,7 +431,7 @@ class OngoingComparison:
         left: Mapping[Label, tuple[Step, ...]],
         until: float | None,
         what: str,
-    ) -> PerfRun:
+    ) -> Run:
         """Let ranks make communicators, each with the rules of its side."""
         texts = {each.side.digest: each.side.rules for each in self.sides}
         name = "both sides" if self.is_inside else f"{one.letter.upper()} ({one.side.name})"
@@ -451,7 +451,7 @@ class OngoingComparison:
                 break
         return ranks.run
 
-    def _keep(self, made: PerfRun) -> None:
+    def _keep(self, made: Run) -> None:
         """Put a run in the place of what was known of it."""
         self.runs = [*(run for run in self.runs if run.number != made.number), made]
         for known in _OF_RUNS:
@@ -463,7 +463,7 @@ class OngoingComparison:
             return None
         return self.budget_s - sum(run.ended.duration_s for run in self.runs if run.ended)
 
-    def _look(self, made: PerfRun) -> None:
+    def _look(self, made: Run) -> None:
         """Stop where a side cannot run; say what failed otherwise."""
         try:
             failures.raise_if_hopeless(made)
@@ -506,11 +506,11 @@ class OngoingComparison:
         """Sizes with which a side hangs or crashes; who is killed from outside is tried again."""
         if letter == A:
             return set()
-        counted: Counter[Cell] = Counter()
+        found: dict[Cell, list[Failure]] = {}
         for one in self.failed():
-            if one.letter == letter and one.cell is not None:
-                counted[one.cell] += 1 if one.end.failure is Failure.KILLED else MOST_KILLED
-        return {cell for cell, n in counted.items() if n >= MOST_KILLED}
+            if one.letter == letter and one.cell is not None and one.end.failure is not None:
+                found.setdefault(one.cell, []).append(one.end.failure)
+        return {cell for cell, failures in found.items() if not is_borne(failures)}
 
     def _gave_up(self) -> bool:
         return any(len(self.failed_cells(one.letter)) >= _MOST_FAILED for one in self.sides)
@@ -523,7 +523,7 @@ class OngoingComparison:
 
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
-        def rows_of(mine: Iterable[PerfRun]) -> pd.DataFrame:
+        def rows_of(mine: Iterable[Run]) -> pd.DataFrame:
             found = rows.rows_of_runs(mine, self._rows)
             # A table without rows has numbers in every column.
             texts: pd.DataFrame = found.astype({"purpose": "object"})
@@ -533,14 +533,13 @@ class OngoingComparison:
             return dict.fromkeys((A, B), rows_of(self.runs))
         return {one.letter: rows_of(self.runs_of(one)) for one in self.sides}
 
-    def runs_of(self, one: MeasuredSide) -> list[PerfRun]:
+    def runs_of(self, one: MeasuredSide) -> list[Run]:
         """Runs of a side; inside a process those of both."""
         return [run for run in self.runs if self.is_inside or _letter_of(run) == one.letter]
 
     def wrong(self, one: MeasuredSide) -> set[Cell]:
         """Sizes at which results of a side were wrong."""
-        found = self.table(one)
-        found = found[found["wrong"] > 0]
+        found = wrong_rows(self.table(one))
         is_mine = found["purpose"].str.endswith(f"-{one.letter}")
         if self.is_inside and not self._has_two_files:
             is_mine = found["setting"] == str(one.setting)
@@ -623,7 +622,7 @@ def cell_of(call: CollectiveCall) -> Cell:
     return call.collective.value, call.nbytes
 
 
-def _letter_of(run: PerfRun) -> str:
+def _letter_of(run: Run) -> str:
     return run.steps[0].label.purpose.rpartition("-")[2] if run.steps else ""
 
 

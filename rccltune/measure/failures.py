@@ -12,7 +12,7 @@ from rccltune.model.failure import Failure
 from rccltune.model.settings import Role
 from rccltune.session import runs
 from rccltune.session.plan import PlacedStep
-from rccltune.session.runs import EndFile, PerfRun
+from rccltune.session.runs import EndFile, Run
 
 _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
 _SIMULATED: Final = re.compile(r"^rccltune simulated node: (.*)", re.MULTILINE)
@@ -28,7 +28,7 @@ _BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
 
 
-def end_of_run(made: PerfRun, ending: LaunchEnd, *, stalled: bool) -> EndFile:
+def end_of_run(made: Run, ending: LaunchEnd, *, stalled: bool) -> EndFile:
     """How a run ended, and which setting is to blame where it failed."""
     end = EndFile(
         exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
@@ -59,7 +59,7 @@ def _failure(ending: LaunchEnd, *, stalled: bool) -> Failure:
     return Failure.KILLED if killed else Failure.CRASH
 
 
-def _failed_at(made: PerfRun) -> PlacedStep | None:
+def _failed_at(made: Run) -> PlacedStep | None:
     """The step that a rank itself says to have failed at, or that a rank was at which is gone."""
     failed = made.remarks.failed
     lines = {line for _, line, words in failed if not _ECHO.search(words)}
@@ -71,7 +71,7 @@ def _failed_at(made: PerfRun) -> PlacedStep | None:
     return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
 
 
-def _words(made: PerfRun, *, stalled: bool) -> str:
+def _words(made: Run, *, stalled: bool) -> str:
     """What the program or the library said: the first rank's words that are about itself."""
     said = [words for _, _, words in made.remarks.failed]
     try:
@@ -86,7 +86,7 @@ def _words(made: PerfRun, *, stalled: bool) -> str:
     return next(iter(own if stalled else [*own, *said]), "")[:400]
 
 
-def _last(made: PerfRun) -> str:
+def _last(made: Run) -> str:
     """What a launcher put between rulers, else the last line that anybody wrote."""
     log = made.folder / runs.LOG_FILE
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -103,7 +103,7 @@ _USAGE, _LIBRARY, _DEVICES, _MEMORY, _ROWS, _SIMULATION = 2, 3, 4, 5, 8, 64
 UNFIT: Final = (_LIBRARY, _DEVICES, _MEMORY, _SIMULATION)
 
 
-def raise_if_hopeless(made: PerfRun) -> None:
+def raise_if_hopeless(made: Run) -> None:
     """Raise what a run ended with, where trying again or without a setting cannot help.
 
     Raises:

@@ -38,7 +38,7 @@ from rccltune.measure.site import (
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.vocabulary import Collective, RankPlacement, join_lines
-from rccltune.session import plan, runs, store
+from rccltune.session import plan, store
 from rccltune.session.folders import another
 from rccltune.session.store import SessionSetup
 from rccltune.simulate.node import SimulatedNode
@@ -390,7 +390,7 @@ def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
     """
     if (folder / "session.json").exists():
         known, mine = store.open_session(folder).fingerprint, site.fingerprint
-        if bool(runs.numbers(folder)) is not is_perf:
+        if (store.open_session(folder).setup.runner == PERF) is not is_perf:
             # Measured by the rank program, and now a benchmark is to be launched beside it (verify,
             # detect --links), or the other way round: they are two programs on one machine.
             mine = replace(mine, benchmark_sha256=known.benchmark_sha256, binding=known.binding)

@@ -27,9 +27,9 @@ from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import SILENT, Setting
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.session import plan, rows, run_samples, runs
+from rccltune.session import exclusion, plan, rows, run_samples, runs
 from rccltune.session.plan import GRAPH, LOOP, Label, Step
-from rccltune.session.runs import EndFile, PerfRun
+from rccltune.session.runs import EndFile, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class OngoingSweep:
     reporter: Reporter
     budget_s: float | None = None
     site: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    runs: list[PerfRun] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     is_over: bool = False
     largest: int = 1
     n_starts: int = 0
@@ -93,7 +93,7 @@ class OngoingSweep:
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
-        return run_samples.set_aside(self.runs, self.table()) if self.runs else ()
+        return exclusion.excluded(self.runs, self.table()) if self.runs else ()
 
     def failed_rules(self, rules: str) -> tuple[Quarantine, ...]:
         """Collectives with which the rules of a file hung or crashed.
@@ -101,7 +101,7 @@ class OngoingSweep:
         Args:
             rules: digest of the file.
         """
-        return run_samples.failed(self.runs, rules)
+        return exclusion.excluded(self.runs, rules=rules)
 
     def left(self, unit: RunPlan) -> dict[Label, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""
@@ -230,7 +230,7 @@ class OngoingSweep:
         left: plan.Communicators,
         seconds: float | None,
         show: Callable[[int], None],
-    ) -> PerfRun:
+    ) -> Run:
         if unit.rules:
             ranks.answer_by(unit.rules)
         until = None if seconds is None else time.monotonic() + seconds
@@ -279,7 +279,7 @@ class OngoingSweep:
             stack.close()
             del self._ranks[with_plugin]
 
-    def _keep(self, made: PerfRun) -> None:
+    def _keep(self, made: Run) -> None:
         """Put a run in the place of what was known of it."""
         self.runs = [*(run for run in self.runs if run.number != made.number), made]
 
@@ -287,7 +287,7 @@ class OngoingSweep:
         done = min(before + n_rows, total)
         self.reporter.progress(SweepProgress(done=done, of=total, what=what))
 
-    def _judge(self, unit: RunPlan, made: PerfRun) -> None:
+    def _judge(self, unit: RunPlan, made: Run) -> None:
         """Go on, without a setting, or stop."""
         refuse_hidden_choices([made])
         failures.raise_if_hopeless(made)
@@ -311,9 +311,7 @@ class OngoingSweep:
             return
         self._failures[unit.plugin] += 1
         is_killed = end.failure is Failure.KILLED
-        if self._failures[unit.plugin] >= (
-            run_samples.MOST_KILLED if is_killed else _MOST_FAILURES
-        ):
+        if self._failures[unit.plugin] >= (exclusion.MOST_KILLED if is_killed else _MOST_FAILURES):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
                 f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {said}",
@@ -323,12 +321,10 @@ class OngoingSweep:
             )
         self.reporter.say(f"{said}, with nothing chosen: tried once more")
 
-    def _say_wrong(self, made: PerfRun) -> None:
+    def _say_wrong(self, made: Run) -> None:
         """Say loudly which settings compute wrong results."""
         table = self.table()
-        wrong = table[
-            (table["run"] == made.number) & (table["wrong"] > 0) & (table["step"] != plan.ORDER)
-        ]
+        wrong = exclusion.wrong_rows(table[table["run"] == made.number])
         for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:
@@ -357,7 +353,7 @@ def _under_way(end: EndFile) -> str:
     return " ".join([end.collective.value, *([str(end.setting)] if end.setting else [])])
 
 
-def refuse_hidden_choices(runs: Iterable[PerfRun]) -> None:
+def refuse_hidden_choices(runs: Iterable[Run]) -> None:
     """Stop where a configuration file chooses what was cleared.
 
     Raises:
@@ -409,7 +405,7 @@ def unattributed(table: pd.DataFrame) -> list[str]:
     return found
 
 
-def of_ranks(measured: Sequence[PerfRun]) -> list[str]:
+def of_ranks(measured: Sequence[Run]) -> list[str]:
     """Sentences about how ranks ran that may have cost them time."""
     remarks = [run.remarks for run in measured]
     found = [
@@ -421,7 +417,7 @@ def of_ranks(measured: Sequence[PerfRun]) -> list[str]:
     return [*found[:2], *_moved_clocks(measured)]
 
 
-def _moved_clocks(measured: Iterable[PerfRun]) -> Iterator[str]:
+def _moved_clocks(measured: Iterable[Run]) -> Iterator[str]:
     """Sentences about communicators that began and ended with devices at another clock."""
     for run in measured:
         labels = {one.communicator: str(one.label) for one in run.steps}

@@ -45,7 +45,7 @@ from rccltune.model.settings import LL128_FORCED, Role, Setting
 from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.releases import release_of
 from rccltune.session import files, place, plan, runs
-from rccltune.session.runs import PerfRun
+from rccltune.session.runs import Run
 from rccltune.session.store import SessionSetup
 from rccltune.variants.past_tuner import PathPast, sentences
 
@@ -388,7 +388,7 @@ def measure_with_perf(
     )
 
 
-def tuner_of_baseline(measured: Sequence[PerfRun]) -> str | None:
+def tuner_of_baseline(measured: Sequence[Run]) -> str | None:
     """Which tuner the library used where our plugin was not loaded.
 
     Args:

@@ -39,7 +39,7 @@ from rccltune.model.errors import MachineError, SessionError, reason_of
 from rccltune.model.settings import RankLocation
 from rccltune.session import plan, runs
 from rccltune.session.plan import Communicators
-from rccltune.session.runs import PerfRun, RunFile
+from rccltune.session.runs import Run, RunFile
 
 # Until all ranks are there, and until the first communicator is: libraries load and connections
 # are made, slower with more ranks.
@@ -254,7 +254,7 @@ class WaitingRanks:
         self._connection: RankConnection | None = None
         # As rows_open() of the program begins each file; all that follows comes in answers.
         self._lines = [["# rccltune-perf 1"] for _ in range(ground.n_ranks)]
-        self._ended: PerfRun | None = None
+        self._ended: Run | None = None
 
     @property
     def is_over(self) -> bool:
@@ -267,7 +267,7 @@ class WaitingRanks:
         return self._launch.seconds
 
     @property
-    def run(self) -> PerfRun:
+    def run(self) -> Run:
         """What they have measured so far.
 
         Raises:
@@ -296,7 +296,7 @@ class WaitingRanks:
         *,
         until: float | None = None,
         grown: Callable[[int], None] = lambda _: None,
-    ) -> PerfRun:
+    ) -> Run:
         """Let them make communicators with their steps.
 
         Args:
@@ -380,7 +380,7 @@ class WaitingRanks:
     def _start_s(self) -> float:
         return communicator_limit_s(None, self._ground.n_ranks)
 
-    def end(self) -> PerfRun:
+    def end(self) -> Run:
         """Let them end by themselves, where they have not ended yet.
 
         Raises:
@@ -391,7 +391,7 @@ class WaitingRanks:
             self._connection.end()
         return self._end()
 
-    def _end(self, *, stalled: bool = False) -> PerfRun:
+    def _end(self, *, stalled: bool = False) -> Run:
         """End what is left, and write how it ended."""
         if self._ended is not None:
             return self._ended

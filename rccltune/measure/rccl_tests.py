@@ -96,6 +96,7 @@ class BenchmarkResult:
         failure: how it failed; of wrong results the table is there all the same.
         words: why, for people; None where it did not fail.
         seconds: that it took.
+        exit_code, signal: it ended with, where it ended by itself.
         folder: its own, with stdout.log and stderr.log.
         library: version that its log names.
         notices: what was noticed while reading.
@@ -108,6 +109,8 @@ class BenchmarkResult:
     folder: Path
     library: str | None = None
     notices: tuple[Notice, ...] = ()
+    exit_code: int | None = None
+    signal: int | None = None
 
 
 def confirming_site(
@@ -179,11 +182,12 @@ def launch(
         )
     )
     failure, words = why_failed(own, ending)
-    if failure is None:
-        read = read_launched(folder, stated)
-        return replace(read, seconds=ending.duration_s)
-    return BenchmarkResult(
-        table=None, failure=failure, words=words, seconds=ending.duration_s, folder=folder
+    found = BenchmarkResult(table=None, failure=failure, words=words, seconds=0.0, folder=folder)
+    return replace(
+        found if failure is not None else read_launched(folder, stated),
+        seconds=ending.duration_s,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
     )
 
 

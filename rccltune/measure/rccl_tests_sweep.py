@@ -1,7 +1,7 @@
 """A sweep by rccl-tests: one launch for each setting, and one for the library as it is.
 
-``runs/<n>/`` has what was started (launch.json, and command.txt for a shell), what it printed
-(stdout.log), and how it ended (outcome.json), which is written last: rccltune lost at any moment
+``runs/<n>/`` has what was started (run.json, and command.txt for a shell), what it printed
+(stdout.log), and how it ended (ending.json), which is written last: rccltune lost at any moment
 loses the launch under way and nothing else. A setting whose launch fails is excluded.
 """
 
@@ -29,15 +29,7 @@ from rccltune.measure.sweep_result import SweepResult, begin_sweep, finish_sweep
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.measurement import (
-    Caution,
-    Launch,
-    Notice,
-    Outcome,
-    StatedFacts,
-    Status,
-    Sweep,
-)
+from rccltune.model.measurement import Notice, StatedFacts, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_FORCED, Role, Setting
@@ -49,8 +41,8 @@ from rccltune.model.vocabulary import (
     UnusableReason,
     format_span,
 )
-from rccltune.session import files, place, plan, runs, store
-from rccltune.session.samples import Ended, excluded_by
+from rccltune.session import exclusion, files, place, plan, runs, store
+from rccltune.session.runs import EndFile, Run, RunFile
 from rccltune.session.store import NODE_FILE, SessionSetup
 
 if TYPE_CHECKING:
@@ -79,12 +71,12 @@ class PreparedRcclTests:
 
     Attributes:
         request: what the user says about where to run.
-        launches: of the whole sweep, without ids.
+        launches: of the whole sweep, before any is started.
         left_out: settings and collectives that are not measured here, in words.
         remarks: what a user should know before it starts.
         cleared: variables of the site that no rank sees where a setting is forced.
         passed: variables of the site that every rank sees.
-        ended: launches that the session has.
+        runs: that the session has.
     """
 
     folder: Path
@@ -92,7 +84,7 @@ class PreparedRcclTests:
     sweep: Sweep
     where: RcclTestsSetup
     request: SiteRequest
-    launches: tuple[Launch, ...]
+    launches: tuple[RunFile, ...]
     left_out: tuple[str, ...]
     remarks: tuple[str, ...]
     cleared: tuple[tuple[str, str], ...]
@@ -100,7 +92,7 @@ class PreparedRcclTests:
     timeout_s: float | None
     budget_s: float | None
     keys: Mapping[str, Any]
-    ended: list[Ended] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
     @property
     def site(self) -> Site:
@@ -113,30 +105,29 @@ class PreparedRcclTests:
         return len(self.left)
 
     @property
-    def left(self) -> tuple[Launch, ...]:
+    def left(self) -> tuple[RunFile, ...]:
         """Launches still to be made."""
-        done = [replace(one, id="") for one, outcome in self.ended if outcome.has_table]
-        arms = {(one.collective, one.setting) for one in self.excluded}
+        done = [_as_planned(run.file) for run in self.runs if run.has_log_table]
+        barred = {(one.collective, one.setting) for one in self.excluded}
         return tuple(
-            one
-            for one in self.launches
-            if one not in done and (one.collectives[0], one.settings[0]) not in arms
+            one for one in self.launches if one not in done and called_by(one) not in barred
         )
 
     @property
     def excluded(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
-        return excluded_by(self.ended)
+        return exclusion.excluded(self.runs)
 
     @property
     def seconds(self) -> list[float]:
         """Seconds of each launch that ended well."""
-        return [o.duration_s for _, o in self.ended if o.duration_s and o.failure is None]
+        ends = (run.ended for run in self.runs if run.ended is not None)
+        return [end.duration_s for end in ends if end.failure is None]
 
     @property
     def spent_s(self) -> float:
         """Seconds that the session's launches took."""
-        return sum(outcome.duration_s or 0.0 for _, outcome in self.ended)
+        return sum(run.ended.duration_s for run in self.runs if run.ended is not None)
 
     @property
     def budget_left_s(self) -> float | None:
@@ -174,10 +165,10 @@ class PreparedRcclTests:
             "runs": [
                 {
                     "what": what_of(one),
-                    "collective": one.collectives[0],
-                    "setting": str(one.settings[0]),
+                    "collective": called_by(one)[0],
+                    "setting": str(called_by(one)[1]),
                     "argv": one.argv,
-                    "environment": dict(one.environment),
+                    "environment": dict(one.added),
                 }
                 for one in self.left
             ],
@@ -189,9 +180,23 @@ class PreparedRcclTests:
         }
 
 
-def what_of(one: Launch) -> str:
+def called_by(one: RunFile) -> tuple[Collective, Setting]:
+    """The collective and the setting of a launch."""
+    stated = one.stated
+    if stated is None or stated.collective is None or stated.setting is None:
+        raise ValueError(f"this is no launch of rccl-tests: {one.argv}")
+    return stated.collective, stated.setting
+
+
+def what_of(one: RunFile) -> str:
     """``all_reduce ring/ll``: what a launch measures."""
-    return f"{one.collectives[0].value} {one.settings[0]}"
+    collective, setting = called_by(one)
+    return f"{collective.value} {setting}"
+
+
+def _as_planned(one: RunFile) -> RunFile:
+    """A launch before it was started."""
+    return replace(one, process="", started="")
 
 
 def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
@@ -233,6 +238,7 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
     )
     _refuse_hidden_choices(site, seen.variables)
     launches, left_out = _launches(sweep, site)
+    collectives = tuple(dict.fromkeys(called_by(one)[0] for one in launches))
     if not launches:
         raise CommandLineError(
             f"nothing of what was asked for can be called by {site.scale.n_ranks} ranks",
@@ -241,7 +247,7 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
     return PreparedRcclTests(
         folder=folder,
         setup=setup,
-        sweep=replace(sweep, collectives=tuple(dict.fromkeys(o.collectives[0] for o in launches))),
+        sweep=replace(sweep, collectives=collectives),
         where=RcclTestsSetup(site=site, node=None if site.node is None else folder / NODE_FILE),
         request=request.site,
         launches=launches,
@@ -252,8 +258,17 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
         timeout_s=request.timeout_s,
         budget_s=request.budget_s,
         keys={**site_keys(request.site, folder), "timing": request.timing},
-        ended=list(store.read_launches(folder)),
+        runs=_launched(folder),
     )
+
+
+def _launched(folder: Path) -> list[Run]:
+    """Launches of a session that ended; runs of the rank program verified it."""
+    return [
+        run
+        for run in runs.read_runs(folder, most_ranks=0)
+        if run.file.stated is not None and run.ended is not None
+    ]
 
 
 def _refuse_hidden_choices(site: Site, seen: Mapping[str, str]) -> None:
@@ -294,9 +309,9 @@ def _sizes(sweep: Sweep) -> tuple[int, ...]:
     ).sizes
 
 
-def _launches(sweep: Sweep, site: Site) -> tuple[tuple[Launch, ...], tuple[str, ...]]:
+def _launches(sweep: Sweep, site: Site) -> tuple[tuple[RunFile, ...], tuple[str, ...]]:
     """Each collective's baseline, then its settings; and what is left out, with the reason."""
-    made: list[Launch] = []
+    made: list[RunFile] = []
     left_out: list[str] = []
     for collective in sweep.collectives:
         if collective not in site.programs:
@@ -359,7 +374,7 @@ def is_gated(site: Site) -> bool:
     return arch.startswith(_GATED) and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
 
 
-def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Setting) -> Launch:
+def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Setting) -> RunFile:
     call = BenchmarkCall(
         collective=collective,
         min_nbytes=sweep.min_nbytes,
@@ -376,14 +391,18 @@ def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Settin
     if site.node is not None:
         # Noise depends on what is measured.
         told["RCCLTUNE_SIM_LAUNCH"] = f"{collective.value} {setting}" + " graph" * call.graph
-    return Launch(
-        id="",
-        argv=rccl_tests.command(site, call),
-        environment=tuple(sorted({**dict(site.environment), **told}.items())),
-        collectives=(collective,),
-        settings=(setting,),
-        scale=site.scale,
+    return RunFile(
+        process="",
+        plugin=False,
+        n_nodes=site.scale.n_nodes,
+        n_ranks=site.scale.n_ranks,
         rank_placement=sweep.rank_placement,
+        library=None if site.library_file is None else str(site.library_file),
+        library_version=site.library,
+        runtime=None,
+        argv=rccl_tests.command(site, call),
+        added=tuple(sorted({**dict(site.environment), **told}.items())),
+        started="",
         stated=rccl_tests.stated_of(site, collective, setting),
     )
 
@@ -413,24 +432,23 @@ def measure_with_rccl_tests(
         end_leftovers(folder, reporter)
         _compare_hosts(prepared, reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
-        prepared.ended[:] = store.read_launches(folder)
+        prepared.runs[:] = _launched(folder)
         try:
             is_over = _make_left(prepared, reporter)
         finally:
             opened, samples = finish_sweep(folder)
-    good = [outcome for _, outcome in prepared.ended if outcome.failure is None]
-    versions = [outcome.library_version for outcome in good if outcome.library_version]
+    versions = [run.library_version for run in prepared.runs if run.library_version]
     return SweepResult(
         session=opened,
         runner=defaults.RUNNER,
-        n_starts=len(prepared.ended),
+        n_starts=len(prepared.runs),
         n_samples=int((samples["unusable"] == "").sum()),
         aside=prepared.excluded,
         remarks=tuple(_unattributed(samples)),
         is_over=is_over,
         seconds=prepared.spent_s,
         library=site.library or (versions[0] if versions else "unknown"),
-        tuner=_tuner_of_baseline(folder, prepared.ended),
+        tuner=_tuner_of_baseline(prepared.runs),
     )
 
 
@@ -471,30 +489,31 @@ def _compare_hosts(prepared: PreparedRcclTests, reporter: Reporter, *, force: bo
 
 def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
     """Make the launches that are left; whether the budget ended it."""
-    left = prepared.left
-    n_failed = 0
-    for number, one in enumerate(left):
+    total, n_failed = len(prepared.left), 0
+    while left := prepared.left:
+        one = left[0]
         if prepared.budget_left_s is not None and prepared.budget_left_s <= 0:
             return True
-        reporter.progress(SweepProgress(done=number, of=len(left), what=what_of(one)))
-        made, outcome = _make(prepared, one)
-        prepared.ended.append((made, outcome))
-        if outcome.failure is None:
+        reporter.progress(SweepProgress(done=total - len(left), of=total, what=what_of(one)))
+        made, end, notices = _make(prepared, one)
+        prepared.runs.append(made)
+        if end.failure is None:
             n_failed = 0
-            for notice in outcome.notices:
+            for notice in notices:
                 reporter.say(f"{what_of(one)}: {notice.message}")
             continue
-        where = f"{store.launch_folder(prepared.folder, made.id)}/"
-        why = outcome.notices[-1].message
+        where = f"{made.folder}/"
         if _is_baseline(one):
             raise LaunchError(
-                f"{what_of(one)}, with nothing forced: {why}",
+                f"{what_of(one)}, with nothing forced: {end.words}",
                 where=where,
                 hint="run command.txt there by hand until it works, or leave the collective out "
                 "(--collective names those to measure); the same command then goes on.",
             )
-        reporter.say(f"{what_of(one)} {outcome.failure.words} ({why}): excluded ({where})")
-        n_failed += outcome.failure is not Failure.WRONG
+        is_out = called_by(one) in {(o.collective, o.setting) for o in prepared.excluded}
+        so = f"excluded ({where})" if is_out else "from outside: tried once more"
+        reporter.say(f"{what_of(one)} {end.failure.words} ({end.words}): {so}")
+        n_failed += is_out and end.failure is not Failure.WRONG
         if n_failed >= _MOST_FAILURES:
             raise LaunchError(
                 f"{n_failed} settings failed one after the other, the last of them "
@@ -507,17 +526,18 @@ def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
     return False
 
 
-def _make(prepared: PreparedRcclTests, planned: Launch) -> Ended:
-    """One launch with its folder, its outcome last.
+def _make(prepared: PreparedRcclTests, planned: RunFile) -> tuple[Run, EndFile, tuple[Notice, ...]]:
+    """One launch with its folder, how it ended last; and what was noticed in its log.
 
     Raises:
         MachineError: the machine changed, or ranks ran on other devices; nothing of it counts.
     """
     site = prepared.site
-    one = replace(planned, id=store.new_run(prepared.folder))
-    own = store.launch_folder(prepared.folder, one.id).resolve()
-    files.write_atomically(own / "launch.json", store.dump_json(one))
+    name = runs.next_name(prepared.folder)
+    own = store.folder_named(prepared.folder, name).resolve()
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
+    one = replace(planned, process=name, started=started)
+    files.write_atomically(own / runs.RUN_FILE, store.dump_json(one))
     done = rccl_tests.launch(
         prepared.where,
         one.argv,
@@ -541,52 +561,48 @@ def _make(prepared: PreparedRcclTests, planned: Launch) -> Ended:
             hint="something between rccltune and the benchmark chooses devices: a wrapper script, "
             "the scheduler's binding, or a device list of its own on the host.",
         )
-    outcome = _outcome(one, done, site, started)
-    files.write_atomically(own / "outcome.json", store.dump_json(outcome))
-    return one, outcome
+    end = _end_of(one, done)
+    files.write_atomically(own / runs.END_FILE, store.dump_json(end))
+    return runs.read_run(own), end, done.notices
 
 
-def _is_baseline(one: Launch) -> bool:
-    return one.settings[0] == BASELINE
+def _is_baseline(one: RunFile) -> bool:
+    return called_by(one)[1] == BASELINE
 
 
-def _added(one: Launch, own: Path) -> list[tuple[str, str]]:
+def _added(one: RunFile, own: Path) -> list[tuple[str, str]]:
     """Variables of a launch; a baseline's let the library say which tuner the site uses.
 
     What the library says goes into files of its own: between the parts of a row it spoils the row.
     """
-    named = {*os.environ, *dict(one.environment)}
+    named = {*os.environ, *dict(one.added)}
     is_quiet = not any(name.startswith("NCCL_DEBUG") for name in named)
     tells = _TELL_TUNER if _is_baseline(one) and is_quiet else ()
     apart = () if "NCCL_DEBUG_FILE" in named else (("NCCL_DEBUG_FILE", f"{own}/nccl-%h-%p.log"),)
-    return [*one.environment, *tells, *apart]
+    return [*one.added, *tells, *apart]
 
 
-def _outcome(one: Launch, done: BenchmarkResult, site: Site, started: str) -> Outcome:
-    notices = done.notices
-    if done.words is not None:
-        remedy = f"the whole output is in {store.launch_folder(Path(), one.id)}/."
-        why = Notice(caution=Caution.LAUNCH_FAILED, message=done.words, remedy=remedy, where=one.id)
-        notices = (*notices, why)
-    failed = Status.TIMED_OUT if done.failure is Failure.HANG else Status.FAILED
-    return Outcome(
-        launch=one.id,
-        status=failed if done.table is None else Status.OK,
-        started=started,
+def _end_of(one: RunFile, done: BenchmarkResult) -> EndFile:
+    """How a launch ended, and the setting that is to blame where it failed."""
+    collective, setting = called_by(one)
+    is_to_blame = done.failure is not None and setting.role is Role.FORCED
+    return EndFile(
+        exit_code=done.exit_code,
+        signal=done.signal,
         duration_s=round(done.seconds, 3),
-        n_samples=0 if done.table is None else len(done.table),
-        fingerprint=site.fingerprint,
-        library_version=site.library or done.library,
-        notices=notices,
         failure=done.failure,
+        collective=collective,
+        setting=setting if is_to_blame else None,
+        words=done.words or "",
+        library_version=done.library,
     )
 
 
-def _tuner_of_baseline(folder: Path, ended: Sequence[Ended]) -> str | None:
+def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
     """Which tuner the library uses by itself, as its log of a baseline says."""
-    for one, _ in ended:
-        if one.settings and _is_baseline(one):
-            for log in sorted(store.launch_folder(folder, one.id).glob("nccl-*.log")):
+    for run in measured:
+        if run.file.stated is not None and _is_baseline(run.file):
+            for log in sorted(run.folder.glob("nccl-*.log")):
                 return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
     return None
 

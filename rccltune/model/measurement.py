@@ -1,4 +1,4 @@
-"""Records of a sweep: samples, launches, fingerprint; and notices with their remedies."""
+"""Records of a session: fingerprint, sweep, imported files; and notices with their remedies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from enum import Enum
 from typing import Final
 
 from rccltune.model import defaults
-from rccltune.model.failure import Failure
 from rccltune.model.schema import (
-    Integer,
     Line,
-    Number,
     Text,
-    Variable,
     VariableName,
     Whole,
     Word,
@@ -27,7 +23,7 @@ from rccltune.model.settings import (
 )
 from rccltune.model.vocabulary import Collective, Placement
 
-# Behind a launch's id: a run of several in one imported file.
+# Behind the name of a file or a run: one of several runs in the file, a communicator of the run.
 RUNS: Final = ":"
 
 
@@ -108,34 +104,6 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """One start of a benchmark, or one imported file.
-
-    Attributes:
-        id: ``run-3`` of a start; of a file a short hash of all that follows.
-        argv: command, empty for an imported file.
-        environment: set on top of the site's, sorted pairs.
-        settings: the one that rccl-tests run in it, or all that a run of the rank program measures;
-            empty where an imported file says them.
-        source: name of the imported file.
-        source_sha256: hash of its bytes.
-        stated: what is known beside the raw log, so that samples can be read again from it: what
-            options said of an imported file, what was started.
-    """
-
-    id: Word
-    argv: tuple[Line, ...] = ()
-    environment: tuple[Variable, ...] = ()
-    collectives: tuple[Collective, ...] = ()
-    settings: tuple[Setting, ...] = ()
-    scale: Scale | None = None
-    rank_placement: Word | None = None
-    source: Line | None = None
-    source_sha256: Line | None = None
-    stated: StatedFacts | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StatedFacts:
     """Facts that the user states about files that somebody else measured.
 
@@ -158,48 +126,30 @@ class StatedFacts:
     assume: tuple[tuple[Line, Line], ...] = ()
 
 
-class Status(Enum):
-    """Status of a launch that ended."""
-
-    OK = "ok"
-    FAILED = "failed"
-    TIMED_OUT = "timed-out"
-    INTERRUPTED = "interrupted"
-    IMPORTED = "imported"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Outcome of one launch.
+class ImportedFile:
+    """A file of somebody else's in a session: what its options say, and what it says itself.
 
     Attributes:
-        started: UTC, ISO 8601.
-        n_samples: timings read from its log.
-        failure: how it failed, None where it did not.
-        origin: whose measurement it is, as an imported file says ("AMD ROCm blog, …").
-        library_version: as the log names it.
+        id: a short hash of its bytes and of what options say.
+        name: that it had.
+        sha256: of its bytes.
+        stated: what options say, so that samples can be read again from it.
+        written: when it last was, which says nothing of when it was measured: UTC, ISO 8601.
+        origin: whose measurement it is ("AMD ROCm blog, …").
+        library_version: as it names it.
         environment: variables beside the setting that may change times; None where nothing says.
-        notices: what was noticed while reading.
     """
 
-    launch: Word
-    status: Status
-    exit_code: Integer | None = None
-    signal: Integer | None = None
-    started: Line | None = None
-    duration_s: Number | None = None
-    n_samples: Whole = 0
+    id: Word
+    name: Line | None = None
+    sha256: Line | None = None
+    stated: StatedFacts = field(default_factory=StatedFacts)
+    written: Line | None = None
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
     origin: Line | None = None
     library_version: Line | None = None
     environment: dict[VariableName, Line] | None = None
-    notices: tuple[Notice, ...] = ()
-    failure: Failure | None = None
-
-    @property
-    def has_table(self) -> bool:
-        """Whether its log has a whole table; wrong results were measured all the same."""
-        return self.failure in (None, Failure.WRONG)
 
 
 class Caution(Enum):

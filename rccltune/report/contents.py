@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from rccltune.analyse.fit import FitResult, fit_session
 from rccltune.model import grammar
 from rccltune.model.choice import Rule, Zone, waiting
 from rccltune.model.estimate import Estimate
-from rccltune.model.measurement import Launch, Outcome, Status
+from rccltune.model.measurement import ImportedFile
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.rules.documents import rule_of
@@ -23,6 +23,7 @@ from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import plan, runs, store
 from rccltune.session.place import stored_place
+from rccltune.session.runs import Run
 from rccltune.transferbench import Ceilings, ceilings
 from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verdict_store import (
@@ -33,15 +34,10 @@ from rccltune.verify.verdict_store import (
 )
 from rccltune.verify.verifications import Verification, same, verifications
 
-Ended = tuple[Launch, Outcome]
 _MENDED: Final = "rccltune emit-config --force writes it anew."
 _MOST_HEAD: Final = 65536
 # A row of the heading that nccl-tests and rccl-tests print: bus id in brackets, then the name.
 _DEVICE: Final = re.compile(r"^# +Rank +\d+ .*\bdevice +\d+ \[[^\]]+\] (\S.*?) *$", re.MULTILINE)
-
-# Lines of plan.txt.
-_WITH_CARE: Final = f"{plan.COMMUNICATOR} {plan.SECOND}:"
-_VERIFYING: Final = f"{plan.COMMUNICATOR} {plan.VERIFY}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +73,8 @@ class SessionContents:
 
     Attributes:
         choice: as emit-config stored it, None where nothing was chosen yet.
-        launches: of the sweep, or the imported files.
+        runs: of the sweep, and of what verified it.
+        imported: files of others.
         files: the rule files, that for any placement first.
         used: the session whose rules the exports name: this one, or that with LL128 forced in it.
         old: verifications of rules that no file has any more.
@@ -91,7 +88,8 @@ class SessionContents:
     done: FitResult
     choice: StoredChoice | None
     limits: Ceilings | None
-    launches: tuple[Ended, ...]
+    runs: tuple[Run, ...]
+    imported: tuple[ImportedFile, ...]
     files: tuple[RuleFileOfSession, ...]
     used: Path
     old: tuple[Verification, ...]
@@ -127,12 +125,12 @@ class SessionContents:
     @property
     def is_imported(self) -> bool:
         """Whether somebody else measured at least a part of it."""
-        return any(outcome.status is Status.IMPORTED for _, outcome in self.launches)
+        return bool(self.imported)
 
     @property
     def origins(self) -> tuple[str, ...]:
         """Origins of imported measurements, as their files say."""
-        return tuple(sorted({o.origin for _, o in self.launches if o.origin}))
+        return tuple(sorted({one.origin for one in self.imported if one.origin}))
 
     @property
     def machine(self) -> str:
@@ -146,7 +144,9 @@ class SessionContents:
     @property
     def libraries(self) -> str:
         """Versions of the library as the logs name them."""
-        found = sorted({o.library_version for _, o in self.launches if o.library_version})
+        every = [one.library_version for one in self.runs]
+        every += [one.library_version for one in self.imported]
+        found = sorted({one for one in every if one})
         return ", ".join(found) or "not recorded"
 
 
@@ -162,7 +162,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     choice = read_choice(folder)
     if choice is not None and choice.samples_sha256 != done.samples_sha256:
         reporter.say(f"rules are shown {OLD_CHOICE}")
-    launches = store.read_made(done.session)
+    measured = runs.read_runs(folder, most_ranks=1)
     read = {path.name: path for path in rule_paths(folder)}
     files = {name: read_accepted(content_of(path), path, _MENDED) for name, path in read.items()}
     verified = tuple(verifications(folder, files))
@@ -176,15 +176,16 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         done=done,
         choice=choice,
         limits=ceilings(done),
-        launches=launches,
+        runs=measured,
+        imported=store.imported_files(folder),
         files=tuple(made),
         used=used_session(folder),
         old=tuple(one for one in verified if not one.is_current),
         refused=refusals(folder),
-        trials=sum(text.count(_VERIFYING) for text in _plans(folder, runs.numbers(folder))),
-        is_interrupted=_is_interrupted(folder),
+        trials=sum(_n_trials(run) for run in measured),
+        is_interrupted=_is_interrupted(measured),
         placement=place.name if place else None,
-        devices=_devices(folder, launches),
+        devices=_devices(folder, measured),
     )
 
 
@@ -251,31 +252,25 @@ def is_for(rule: Rule, target: Target, placement: str | None) -> bool:
     )
 
 
-def _is_interrupted(folder: Path) -> bool:
-    """Whether the last run of the sweep has no end, or none measured with care."""
-    numbers = runs.numbers(folder)
-    if numbers:
-        last = folder / runs.FOLDER / str(max(numbers))
-        careful = any(_WITH_CARE in text for text in _plans(folder, numbers))
-        return not (last / runs.END_FILE).exists() or not careful
-    begun = [int(path.parent.name) for path in folder.glob(f"{runs.FOLDER}/*/launch.json")]
-    last = folder / runs.FOLDER / str(max(begun, default=0))
-    return bool(begun) and not (last / "outcome.json").exists()
+def _n_trials(run: Run) -> int:
+    """Communicators that a verification began in a run."""
+    return sum(one.step is None and one.label.purpose == plan.VERIFY for one in run.steps)
 
 
-def _plans(folder: Path, numbers: Iterable[int]) -> Iterator[str]:
-    for number in sorted(numbers, reverse=True):
-        path = folder / runs.FOLDER / str(number) / runs.PLAN_FILE
-        yield path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+def _is_interrupted(measured: Sequence[Run]) -> bool:
+    """Whether the last run has no end, or the rank program measured nothing with care."""
+    purposes = {one.label.purpose for run in measured for one in run.steps}
+    is_rough = plan.FIRST in purposes and plan.SECOND not in purposes
+    return bool(measured) and (measured[-1].ended is None or is_rough)
 
 
-def _devices(folder: Path, launches: Iterable[Ended]) -> str | None:
+def _devices(folder: Path, measured: Iterable[Run]) -> str | None:
     """Names of the ranks' devices in a benchmark's own heading, from the first log with one."""
-    for launch, outcome in launches:
-        if outcome.status is not Status.OK:
+    for run in measured:
+        if run.ended is None or run.ended.failure is not None:
             continue
         try:
-            with store.raw_log(folder, launch.id).open("rb") as log:
+            with store.raw_log(folder, run.name).open("rb") as log:
                 head = log.read(_MOST_HEAD).decode("utf-8", "replace")
         except OSError:
             continue

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,6 @@ from rccltune import __version__
 from rccltune.model.brief import brief
 from rccltune.model.choice import Judgement, Rule, SizeVerdict
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measurement import Outcome, Status
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import (
     Placement,
@@ -41,6 +40,7 @@ from rccltune.report.plots import inline_svg
 from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session import files
 from rccltune.session.place import PLACE_FILE
+from rccltune.session.runs import Run
 from rccltune.transferbench import CEILING_FILE
 from rccltune.verify.verdict_store import verdict_files
 
@@ -210,19 +210,15 @@ def _where(shown: SessionContents, tables: FigureTables) -> str:
     scales = sorted({panel.partition(", ")[2] for panel in tables.panels})
     more = f" and {len(scales) - 3} more" if len(scales) > 3 else ""
     library = f"library {shown.libraries}"
-    when = _days([outcome for _, outcome in shown.launches])
+    when = _days(shown.runs)
     parts = [shown.machine, "; ".join(scales[:3]) + more, library]
     parts += [f"measured {when}"] * bool(when) + ["imported"] * shown.is_imported
     return ", ".join(parts)
 
 
-def _days(outcomes: list[Outcome]) -> str:
-    """Text of the days, first to last; empty where no day is known.
-
-    When an imported file was written says nothing of when it was measured.
-    """
-    measured = (one for one in outcomes if one.status is not Status.IMPORTED)
-    found = sorted({one.started[:10] for one in measured if one.started})
+def _days(measured: Iterable[Run]) -> str:
+    """Text of the days, first to last; empty where there is no run."""
+    found = sorted({run.file.started[:10] for run in measured})
     if not found:
         return ""
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"

@@ -49,7 +49,7 @@ from rccltune.rules.stored_choice import (
     read_choice,
     write_choice,
 )
-from rccltune.session import files, store
+from rccltune.session import files
 from rccltune.session.imports import VENDOR_UNKNOWN
 
 if TYPE_CHECKING:
@@ -333,9 +333,8 @@ def _excluded(quarantine: Quarantine) -> UnselectableSetting:
 def _notices(fitted: FitResult, choice: Choice, document: RuleDocument) -> tuple[Notice, ...]:
     """What weakens the rules: of the curves, of the choice, of the library."""
     found = [*fitted.warnings, *choice.notices]
-    made = store.read_made(fitted.session)
-    if is_switched(made):
-        found.append(overrides.switch_notice(", ".join(libraries_in(made))))
+    if is_switched(fitted.session):
+        found.append(overrides.switch_notice(", ".join(libraries_in(fitted.session))))
     if said := _overwritten(fitted, document.sections):
         found.append(
             Notice(
@@ -353,7 +352,7 @@ def _overwritten(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[str,
     rules, scales = _rules(sections), dict.fromkeys(one.target.scale for one in sections)
     machine = fitted.session.fingerprint
     found: dict[str, None] = {}
-    for name in libraries_in(store.read_made(fitted.session)):
+    for name in libraries_in(fitted.session):
         library = library_named(name, machine.arch_or_vendor)
         found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
     return tuple(found)

@@ -12,15 +12,15 @@ from rccltune import __version__
 from rccltune.launch import overrides
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
-from rccltune.model.measurement import Launch, Outcome, Status
 from rccltune.model.settings import LL128_FORCED, Role, Scale
 from rccltune.overwritten import losses
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.writer import VERIFIED_MARK
-from rccltune.session import store
+from rccltune.session import runs, store
 from rccltune.session.folders import machine_words
 from rccltune.session.imports import VENDOR_UNKNOWN
+from rccltune.session.store import Session
 from rccltune.variants import catalog
 from rccltune.variants.records import Parameter
 
@@ -156,25 +156,23 @@ def written_over(content: bytes, file: RuleFile) -> tuple[str, ...]:
 
 def is_vendor_told(done: FitResult) -> bool:
     """Whether it is known whose library's limits hold; of what was swept, a trace says what ran."""
-    outcomes = (one for _, one in store.read_made(done.session))
-    is_imported = any(one.status is Status.IMPORTED for one in outcomes)
+    is_imported = bool(store.imported_files(done.session.path))
     return done.session.fingerprint.vendor is not None or not is_imported
 
 
-def _dates(outcomes: Iterable[Outcome]) -> str:
+def _dates(times: Iterable[str | None]) -> str:
     """Text of the days, first to last; empty where no day is known."""
-    days = sorted({outcome.started[:10] for outcome in outcomes if outcome.started})
+    days = sorted({one[:10] for one in times if one})
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
 
 def _session_lines(done: FitResult) -> list[str]:
-    launches = store.read_made(done.session)
-    outcomes = [outcome for _, outcome in launches]
-    origins = sorted({o.origin for o in outcomes if o.origin})
-    libraries = libraries_in(launches)
-    dates = _dates(o for o in outcomes if o.status is not Status.IMPORTED)
+    imported = store.imported_files(done.session.path)
+    origins = sorted({one.origin for one in imported if one.origin})
+    libraries = libraries_in(done.session)
+    dates = _dates(one.file.started for one in runs.read_runs(done.session.path, most_ranks=0))
     # Of files nobody knows more than when they were last written; a clone writes them anew.
-    files = _dates(o for o in outcomes if o.status is Status.IMPORTED and not o.origin)
+    files = _dates(one.written for one in imported if not one.origin)
     views = sorted({str(curve.key.view) for curve in done.curves})
     environment = tuple(done.session.setup.environment.items())
     beyond = odd_needs(environment)
@@ -185,7 +183,7 @@ def _session_lines(done: FitResult) -> list[str]:
         if files
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
-        overrides.PROVENANCE if is_switched(launches) else "",
+        overrides.PROVENANCE if is_switched(done.session) else "",
         f"environment: {_listed(environment)}" if environment else "",
         f"of it {beyond} must be set for every job: a rule file asks for shipped variables alone"
         if beyond
@@ -201,25 +199,24 @@ def library_of(done: FitResult) -> str | None:
     """``NCCL 2.28.9``, where all of a session is known to have measured that one."""
     arch = done.session.fingerprint.arch_or_vendor
     found = {
-        exact_release(library_named(outcome.library_version, arch))
-        for _, outcome in store.read_made(done.session)
+        exact_release(library_named(version, arch))
+        for version in store.library_versions(done.session.path)
     }
     return found.pop() if len(found) == 1 else None
 
 
-def libraries_in(made: Sequence[tuple[Launch, Outcome]]) -> list[str]:
-    """Versions of the libraries that launches loaded, each once."""
-    return sorted({o.library_version for _, o in made if o.library_version})
+def libraries_in(session: Session) -> list[str]:
+    """Versions of the libraries that a session was measured with, each once."""
+    return sorted({one for one in store.library_versions(session.path) if one})
 
 
-def is_switched(made: Sequence[tuple[Launch, Outcome]]) -> bool:
+def is_switched(session: Session) -> bool:
     """Whether settings were forced in a library that loads no tuner of ours."""
+    arch = session.fingerprint.arch_or_vendor
     return any(
-        any(setting.role is Role.FORCED for setting in one.settings)
-        and overrides.tunerless(
-            library_named(outcome.library_version, outcome.fingerprint.arch_or_vendor)
-        )
-        for one, outcome in made
+        any(setting.role is Role.FORCED for setting in run.settings)
+        and overrides.tunerless(library_named(run.library_version, arch))
+        for run in runs.read_runs(session.path, most_ranks=0)
     )
 
 

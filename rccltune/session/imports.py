@@ -16,14 +16,7 @@ from rccltune.logs import reader
 from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.errors import SessionError
-from rccltune.model.measurement import (
-    Fingerprint,
-    Launch,
-    Notice,
-    Outcome,
-    StatedFacts,
-    Status,
-)
+from rccltune.model.measurement import Fingerprint, ImportedFile, Notice, StatedFacts
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role
 from rccltune.model.vocabulary import UnusableReason, printable
@@ -78,8 +71,7 @@ class ImportResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Incoming:
-    launch: Launch
-    outcome: Outcome
+    file: ImportedFile
     path: Path
     reading: reader.ParsedLog
 
@@ -113,20 +105,19 @@ def import_files(
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
         old = nothing() if current is None else _samples_held(current, reporter)
-        held = tuple(store.read_launches(folder))
-        have = {launch.id for launch, _ in held}
-        fresh = _unique([item for item in incoming if item.launch.id not in have], reporter)
+        held = store.imported_files(folder)
+        have = {one.id for one in held}
+        fresh = _unique([item for item in incoming if item.file.id not in have], reporter)
         for item in incoming:
-            if item.launch.id in have:
+            if item.file.id in have:
                 reporter.say(f"{item.path}: already in the session, nothing added")
         same = _SAME_MACHINE in stated.assume
         target = _target_session(folder, current, held, fresh, same=same)
         new = joined(framed(item.reading.table, item.reading.keys) for item in fresh)
         if fresh:
-            _check_environments(held, fresh, folder)
+            _check_environments((*held, *(item.file for item in fresh)), folder)
             _check(fresh, target)
-            added = [(i.launch, i.outcome, i.path) for i in fresh]
-            store.commit(target, added, joined((old, new)))
+            store.commit(target, [(item.file, item.path) for item in fresh], joined((old, new)))
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)
     doubts = Counter(UnusableReason(word) for word in new["unusable"] if word)
@@ -140,25 +131,20 @@ def import_files(
             int(((one["unusable"] == "") & (one["setting"] != Role.UNSTATED.value)).sum())
             for one in (old, new)
         ),
-        notices=tuple(n for item in incoming for n in item.outcome.notices),
+        notices=tuple(n for item in incoming for n in item.reading.notices),
     )
 
 
-def _library(
-    held: Sequence[tuple[Launch, Outcome]], fresh: Sequence[_Incoming], folder: Path
-) -> str | None:
+def _library(every: Sequence[ImportedFile], folder: Path) -> str | None:
     """The one library of all files, None where none names it.
 
     Raises:
         SessionError: files of two.
     """
     versions: dict[str, str] = {}
-    for outcome, name in (
-        *((outcome, launch.source or launch.id) for launch, outcome in held),
-        *((item.outcome, item.path.name) for item in fresh),
-    ):
-        if outcome.library_version is not None:
-            versions.setdefault(outcome.library_version, name)
+    for file in every:
+        if file.library_version is not None:
+            versions.setdefault(file.library_version, file.name or file.id)
     two = reader.different_libraries(versions)
     if two is not None:
         one, other = two
@@ -171,19 +157,13 @@ def _library(
     return next(iter(versions), None)
 
 
-def _check_environments(
-    held: Sequence[tuple[Launch, Outcome]], fresh: Sequence[_Incoming], folder: Path
-) -> None:
+def _check_environments(every: Sequence[ImportedFile], folder: Path) -> None:
     """Refuse files that ran under other variables than those that are there.
 
     Raises:
         SessionError: they did.
     """
-    told = [
-        (launch.source or launch.id, outcome.environment)
-        for launch, outcome in (*held, *((item.launch, item.outcome) for item in fresh))
-        if outcome.environment is not None
-    ]
+    told = [(one.name or one.id, one.environment) for one in every if one.environment is not None]
     for name, other in told[1:]:
         first_name, first = told[0]
         names = [one for one in sorted({*first, *other}) if first.get(one) != other.get(one)]
@@ -225,27 +205,23 @@ def _known_session(folder: Path) -> Session | None:
 def _read(path: Path, stated: StatedFacts) -> _Incoming:
     # The id comes first, because samples carry it; the name is no part of it, so that a renamed
     # copy is known again.
-    launch = Launch(
-        id="",
-        source_sha256=sha256_of(path) if path.is_file() else None,
-        stated=replace(stated, assume=_without_same(stated.assume)),
-    )
-    launch = replace(launch, id=store.launch_id(launch), source=path.name)
-    reading = reader.read(path, _for_parsing(stated), launch.id)
-    outcome = Outcome(
-        launch=launch.id,
-        status=Status.IMPORTED,
-        started=datetime.fromtimestamp(path.stat().st_mtime, tz=timezone.utc).isoformat(
-            timespec="seconds"
-        ),
-        n_samples=len(reading.table),
+    stated = replace(stated, assume=tuple(one for one in stated.assume if one != _SAME_MACHINE))
+    sha256 = sha256_of(path) if path.is_file() else None
+    name = store.id_of(sha256, stated)
+    reading = reader.read(path, stated, name)
+    written = datetime.fromtimestamp(path.stat().st_mtime, tz=timezone.utc)
+    file = ImportedFile(
+        id=name,
+        name=path.name,
+        sha256=sha256,
+        stated=stated,
+        written=written.isoformat(timespec="seconds"),
         fingerprint=reading.fingerprint,
         origin=reading.origin,
         library_version=reading.library_version,
         environment=_plain(reading.environment),
-        notices=reading.notices,
     )
-    return _Incoming(launch=launch, outcome=outcome, path=path, reading=reading)
+    return _Incoming(file=file, path=path, reading=reading)
 
 
 def _plain(environment: Mapping[str, str] | None) -> dict[str, str] | None:
@@ -255,29 +231,21 @@ def _plain(environment: Mapping[str, str] | None) -> dict[str, str] | None:
     return {name: printable(value)[:4096] for name, value in environment.items()}
 
 
-def _for_parsing(stated: StatedFacts) -> StatedFacts:
-    return replace(stated, assume=_without_same(stated.assume))
-
-
-def _without_same(assume: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple(pair for pair in assume if pair != _SAME_MACHINE)
-
-
 def _unique(items: Sequence[_Incoming], reporter: Reporter) -> list[_Incoming]:
     """Drop the second of two identical files."""
     kept: dict[str, _Incoming] = {}
     for item in items:
-        if item.launch.id in kept:
-            reporter.say(f"{item.path}: the same bytes as {kept[item.launch.id].path}, taken once")
+        if item.file.id in kept:
+            reporter.say(f"{item.path}: the same bytes as {kept[item.file.id].path}, taken once")
         else:
-            kept[item.launch.id] = item
+            kept[item.file.id] = item
     return list(kept.values())
 
 
 def _target_session(
     folder: Path,
     current: Session | None,
-    held: Sequence[tuple[Launch, Outcome]],
+    held: Sequence[ImportedFile],
     fresh: Sequence[_Incoming],
     *,
     same: bool,
@@ -291,7 +259,7 @@ def _target_session(
             hint=f"import with -o {another(folder)}.",
         )
     parts = [] if current is None else [(str(folder), current.fingerprint)]
-    parts += [(str(item.path), item.outcome.fingerprint) for item in fresh]
+    parts += [(str(item.path), item.file.fingerprint) for item in fresh]
     if same:
         parts = [(name, _filled(part, [p for _, p in parts])) for name, part in parts]
     fingerprint = store.combined_fingerprint(parts) if parts else Fingerprint()
@@ -300,7 +268,9 @@ def _target_session(
         command=current.command if current else shlex.join(["rccltune", *sys.argv[1:]]),
         tool=f"rccltune {__version__}",
         fingerprint=fingerprint,
-        setup=SessionSetup(runner=IMPORT, library=_library(held, fresh, folder)),
+        setup=SessionSetup(
+            runner=IMPORT, library=_library((*held, *(item.file for item in fresh)), folder)
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.model.errors import SessionError
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.model.vocabulary import RankPlacement
-from rccltune.session import store
+from rccltune.session import runs, store
 
 if TYPE_CHECKING:
     from rccltune.machine import records
@@ -106,8 +106,5 @@ def _on(place: RankLocation | None) -> str:
 
 
 def _launched(folder: Path) -> set[tuple[str, Scale]]:
-    """Placements and scales of a session's launches, where it has no such file."""
-    if not (folder / "session.json").exists():
-        return set()
-    made = [one for one, _ in store.read_launches(folder)]
-    return {(one.rank_placement, one.scale) for one in made if one.rank_placement and one.scale}
+    """Placements and scales of a session's runs, where it has no such file."""
+    return {(one.file.rank_placement, one.scale) for one in runs.read_runs(folder, most_ranks=0)}

@@ -62,7 +62,7 @@ from rccltune.model.errors import OutputError
 from rccltune.model.settings import RULES, Role, Setting
 from rccltune.session import plan, runs
 from rccltune.session.plan import PlacedStep
-from rccltune.session.runs import PerfRun, unreadable_row
+from rccltune.session.runs import Run, unreadable_row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ NOTHING_SAID: Final = ("", "?")
 
 
 def rows_of_runs(
-    measured: Iterable[PerfRun], kept: dict[int, pd.DataFrame] | None = None
+    measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None
 ) -> pd.DataFrame:
     """Rows of runs, with their states; see this module for the columns.
 
@@ -136,7 +136,7 @@ _COLUMNS: Final = (
 )
 
 
-def _rows(run: PerfRun) -> pd.DataFrame:
+def _rows(run: Run) -> pd.DataFrame:
     """Rows of a run that every rank has, ranks joined."""
     import pandas as pd
 
@@ -200,7 +200,7 @@ def _described(one: PlacedStep) -> dict[str, Any]:
     }
 
 
-def _parsed(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFrame:
+def _parsed(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFrame:
     """Rows of all ranks with the number of their rank."""
     import pandas as pd
 
@@ -224,7 +224,7 @@ def _parsed(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.Data
     return raw
 
 
-def _unreadable(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
+def _unreadable(run: Run, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
     """The first row that cannot be read, by its place."""
     for rank, rows in enumerate(ranks):
         for number, row in rows:
@@ -254,7 +254,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _out_of_order(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> OutputError:
+def _out_of_order(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> OutputError:
     for rank, rows in enumerate(ranks):
         for (number, row), planned in zip(rows, run.steps, strict=False):
             if row.partition(",")[0] != str(planned.line):
@@ -265,7 +265,7 @@ def _out_of_order(run: PerfRun, ranks: Sequence[Sequence[tuple[int, str]]]) -> O
     return unreadable_row(run.folder / "rank-0.csv", 1, "its lines are not those of the plan")
 
 
-def _differing(run: PerfRun, raw: pd.DataFrame, column: str) -> OutputError:
+def _differing(run: Run, raw: pd.DataFrame, column: str) -> OutputError:
     """Which ranks differ, where, and in what."""
     by_line = raw.groupby("line", sort=False)[column]
     differs = by_line.nunique(dropna=False).gt(1)

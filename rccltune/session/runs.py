@@ -1,8 +1,9 @@
-"""Runs of the rank program as they lie in a session: what was started, its rows, how it ended.
+"""Runs as they lie in a session, whatever ran: what was started, what it measured, how it ended.
 
-A run's folder has the plan (plan.txt), what was started (run.json) and with which variables
-(environment.json), a file of each rank's rows (rank-0.csv …), what all said (log.txt) and how it
-ended (ending.json). One without the last is of a run that was interrupted, or is under way.
+A run's folder has what was started (run.json) and with which variables (environment.json), and how
+it ended (ending.json). One without the last is of a run that was interrupted, or is under way. The
+rank program has its plan there (plan.txt), a file of each rank's rows (rank-0.csv …) and what all
+said (log.txt); rccl-tests have their output (stdout.log).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeVar
 from rccltune.launch.variables import CHANNELS, chooses
 from rccltune.model.errors import OutputError, reason_of
 from rccltune.model.failure import Failure
+from rccltune.model.measurement import RUNS, StatedFacts, folder_of
 from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word, read_json
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
@@ -37,6 +39,7 @@ COLUMNS: Final = (
     "selectable,ran,checked,wrong,trees,tree,signature,bits,note"
 )
 ANEW: Final = plan.ANEW
+_PREFIX: Final = "run-"
 
 T = TypeVar("T")
 
@@ -49,6 +52,8 @@ class RunFile:
         process: random word by which the processes of this run are told from others.
         plugin: whether our plugin was loaded; without it the site is as it is.
         added: variables that rccltune set.
+        stated: of a run of rccl-tests, what is known of it beside its log, the collective and the
+            setting among it; None of the rank program, whose plan says it.
     """
 
     format: int = 2
@@ -57,12 +62,13 @@ class RunFile:
     n_nodes: Whole
     n_ranks: Whole
     rank_placement: Word
-    library: Line
+    library: Line | None
     library_version: Line | None
     runtime: Line | None
     argv: tuple[Line, ...]
     added: tuple[Variable, ...]
     started: Line
+    stated: StatedFacts | None = None
 
     def __post_init__(self) -> None:
         """Refuse counts that no communicator has."""
@@ -81,6 +87,7 @@ class EndFile:
             to blame.
         rules: digest of the rule file, where that setting is its rules.
         words: what the program or the library said.
+        library_version: as the log names it, where nothing else does.
     """
 
     exit_code: Integer | None
@@ -92,6 +99,7 @@ class EndFile:
     setting: Setting | None = None
     rules: Text = ""
     words: Text = ""
+    library_version: Line | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +133,14 @@ class ProgramRemarks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PerfRun:
+class Run:
     """One start of all ranks, and what is there of it.
 
     Attributes:
         ended: None where it is under way, or was interrupted.
         steps: of its plan.
-        ranks: raw rows of each rank, as (line of its file, text), torn ones left out.
+        ranks: raw rows of each rank, as (line of its file, text), torn ones left out; none of
+            rccl-tests.
     """
 
     number: int
@@ -141,6 +150,35 @@ class PerfRun:
     steps: tuple[PlacedStep, ...]
     ranks: tuple[tuple[tuple[int, str], ...], ...]
     remarks: ProgramRemarks
+
+    @property
+    def name(self) -> str:
+        """``run-3``, by which samples and reports name it."""
+        return f"{_PREFIX}{self.number}"
+
+    @property
+    def scale(self) -> Scale:
+        """Nodes and ranks."""
+        return Scale(n_nodes=self.file.n_nodes, n_ranks=self.file.n_ranks)
+
+    @property
+    def library_version(self) -> str | None:
+        """As the library says itself; None where nothing does."""
+        return self.file.library_version or (self.ended.library_version if self.ended else None)
+
+    @property
+    def settings(self) -> set[Setting]:
+        """Settings that it was started to measure."""
+        stated = self.file.stated
+        if stated is not None:
+            return {stated.setting} if stated.setting is not None else set()
+        return {one.step.setting for one in self.steps if one.step is not None}
+
+    @property
+    def has_log_table(self) -> bool:
+        """Whether rccl-tests' log has a whole table; wrong results were measured all the same."""
+        is_whole = self.ended is not None and self.ended.failure in (None, Failure.WRONG)
+        return self.file.stated is not None and is_whole
 
     @property
     def n_done(self) -> int:
@@ -173,13 +211,37 @@ def _after(option: str, argv: Sequence[str]) -> str:
     return argv[argv.index(option) + 1] if option in argv else ""
 
 
+def number_in(name: str) -> int | None:
+    """The run that a name names; None of an imported file."""
+    number = name.removeprefix(_PREFIX)
+    return int(number) if name.startswith(_PREFIX) and number.isdigit() else None
+
+
+def is_run(name: str) -> bool:
+    """Whether a name in the column ``run`` is that of a run."""
+    return number_in(name) is not None
+
+
+def run_in(name: str) -> tuple[str, int | None]:
+    """The run and the communicator that ``run-3:0`` names; of an imported file its own name."""
+    communicator = name.partition(RUNS)[2]
+    run = folder_of(name)
+    return (run, int(communicator)) if is_run(run) and communicator else (name, None)
+
+
+def next_name(session: Path) -> str:
+    """The name of a session's next run, behind whatever lies there."""
+    found = (own.name for own in (session / FOLDER).glob("*"))
+    return f"{_PREFIX}{max((int(name) for name in found if name.isdigit()), default=0) + 1}"
+
+
 def numbers(session: Path) -> tuple[int, ...]:
     """Numbers of the runs of a session, rising."""
     found = (session / FOLDER).glob(f"*/{RUN_FILE}")
     return tuple(sorted(int(path.parent.name) for path in found if path.parent.name.isdigit()))
 
 
-def read_runs(session: Path, most_ranks: int | None = None) -> tuple[PerfRun, ...]:
+def read_runs(session: Path, most_ranks: int | None = None) -> tuple[Run, ...]:
     """All runs of a session.
 
     Args:
@@ -193,7 +255,7 @@ def read_runs(session: Path, most_ranks: int | None = None) -> tuple[PerfRun, ..
     return tuple(read_run(folder, most_ranks) for folder in folders)
 
 
-def read_run(folder: Path, most_ranks: int | None = None) -> PerfRun:
+def read_run(folder: Path, most_ranks: int | None = None) -> Run:
     """One run.
 
     Args:
@@ -205,13 +267,16 @@ def read_run(folder: Path, most_ranks: int | None = None) -> PerfRun:
     """
     file = _record(folder / RUN_FILE, RunFile)
     end = folder / END_FILE
+    ended = _record(end, EndFile) if end.exists() else None
+    if file.stated is not None:
+        return run_of(folder, file, (), (), ended)
     n_ranks = file.n_ranks if most_ranks is None else min(most_ranks, file.n_ranks)
     return run_of(
         folder,
         file,
         _plan(folder / PLAN_FILE),
         [_lines(folder / f"rank-{rank}.csv") for rank in range(n_ranks)],
-        _record(end, EndFile) if end.exists() else None,
+        ended,
     )
 
 
@@ -221,7 +286,7 @@ def run_of(
     steps: tuple[PlacedStep, ...],
     lines: Sequence[Sequence[str]],
     ended: EndFile | None = None,
-) -> PerfRun:
+) -> Run:
     """A run from what its ranks wrote.
 
     Args:
@@ -239,7 +304,7 @@ def run_of(
         rows, said = _rank(folder / f"rank-{rank}.csv", rank, own)
         ranks.append(rows)
         remarks = _joined(remarks, said)
-    return PerfRun(
+    return Run(
         number=int(folder.name),
         folder=folder,
         file=file,

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.rounding import rounded_times
 from rccltune.model.settings import CurveKey
-from rccltune.session import plan, run_samples
+from rccltune.session import plan, runs
 from rccltune.session.run_samples import role_of, word_of
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _name_communicators(table: pd.DataFrame, launches: pd.Series[str]) -> None:
     import pandas as pd
 
     codes, names = pd.factorize(launches)
-    named = [run_samples.run_in(name) for name in names]
+    named = [runs.run_in(name) for name in names]
     table["run"] = pd.Categorical([run for run, _ in named]).take(codes)
     table["process"] = table["run"]
     by_setting = table.groupby(["run", "setting"], observed=True, sort=False).ngroup()

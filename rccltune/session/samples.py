@@ -5,23 +5,20 @@ Everything is derived from what lies on disk: losing rccltune at any moment lose
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rccltune.model.failure import Quarantine
-from rccltune.model.measurement import Caution, Launch, Notice, Outcome, StatedFacts
+from rccltune.model.measurement import Caution, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Role
-from rccltune.model.vocabulary import UnusableReason
-from rccltune.session import rows, run_samples, runs, sample_table, store
+from rccltune.session import exclusion, rows, run_samples, runs, sample_table, store
 from rccltune.session.files import DerivedFiles, writing
+from rccltune.session.runs import Run
 from rccltune.session.store import Session
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Ended = tuple[Launch, Outcome]
 
 
 def load_frame(
@@ -63,39 +60,35 @@ def _made_again(opened: Session, reporter: Reporter) -> pd.DataFrame:
 
 def frame_from_logs(opened: Session) -> pd.DataFrame:
     """Read every sample of a session anew from its raw runs and logs."""
-    ended = store.read_launches(opened.path)
-    out = {name for one in excluded_by(ended) for name in one.launches}
-    parts = []
-    for launch, outcome in ended:
-        if outcome.has_table:
-            part = read_log(opened.path, launch)
-            if launch.id in out:
-                reasons = part["unusable"].map(lambda one: one or UnusableReason.QUARANTINED.value)
-                part["unusable"] = reasons.astype("category")
-            parts.append(part)
     measured = runs.read_runs(opened.path)
-    if measured:
-        table = run_samples.table_of(measured, rows.rows_of_runs(measured))
-        parts.append(sample_table.arranged(table))
-    return sample_table.joined(parts)
+    parts = list(_of_logs(opened.path, measured))
+    table = None
+    if any(run.steps for run in measured):
+        table = rows.rows_of_runs(measured)
+        parts.append(sample_table.arranged(run_samples.table_of(measured, table)))
+    samples = sample_table.joined(parts)
+    out = exclusion.excluded(measured, table)
+    samples["unusable"] = exclusion.why_unusable(samples, out).astype("category")
+    return samples
 
 
-def read_log(folder: Path, launch: Launch) -> pd.DataFrame:
-    """Samples of a launch of ours or of an imported file, from its raw log.
+def _of_logs(folder: Path, measured: Iterable[Run]) -> Iterator[pd.DataFrame]:
+    """Samples of imported files and of runs of rccl-tests, from their raw logs.
 
     Raises:
-        OutputError: it is not understood.
+        OutputError: one is not understood.
         CommandLineError: what is stated contradicts it.
     """
     # Most verbs find a table that is current, and read no log.
     from rccltune.logs import reader
 
-    log, stated = store.raw_log(folder, launch.id), launch.stated or StatedFacts()
-    if launch.argv:
-        found = reader.read_launch(log, stated, launch.id)
-    else:
-        found = reader.read(log, stated, launch.id)
-    return sample_table.framed(found.table, found.keys)
+    for one in store.imported_files(folder):
+        found = reader.read(store.raw_log(folder, one.id), one.stated, one.id)
+        yield sample_table.framed(found.table, found.keys)
+    for run in measured:
+        if run.has_log_table and run.file.stated is not None:
+            found = reader.read_launch(store.raw_log(folder, run.name), run.file.stated, run.name)
+            yield sample_table.framed(found.table, found.keys)
 
 
 def bring_up_to_date(folder: Path) -> None:
@@ -110,26 +103,9 @@ def bring_up_to_date(folder: Path) -> None:
         store.commit(opened, [], frame_from_logs(opened))
 
 
-def set_aside(opened: Session) -> tuple[Quarantine, ...]:
-    """Settings of a session that failed and are measured no more."""
-    failed = run_samples.failed(runs.read_runs(opened.path, most_ranks=0))
-    return (*excluded_by(store.read_launches(opened.path)), *failed)
-
-
-def excluded_by(ended: Iterable[Ended]) -> tuple[Quarantine, ...]:
-    """Settings whose launch failed; the library as it is is never one."""
-    return tuple(
-        Quarantine(
-            collective=launch.collectives[0],
-            setting=launch.settings[0],
-            scale=launch.scale,
-            rank_placement=launch.rank_placement,
-            launches=(launch.id,),
-            failures=(outcome.failure,),
-        )
-        for launch, outcome in ended
-        if outcome.failure is not None and launch.settings[0].role is Role.FORCED
-    )
+def excluded(opened: Session) -> tuple[Quarantine, ...]:
+    """Settings of a session that are measured no more, as far as the ends of runs tell."""
+    return exclusion.excluded(runs.read_runs(opened.path, most_ranks=0))
 
 
 def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
@@ -139,7 +115,7 @@ def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
             caution=Caution.QUARANTINED,
             message=f"{one} is quarantined and not measured: {one.reason}",
             remedy="look into its log; a sweep into a new session (-o DIR) tries it again.",
-            where=", ".join(f"{store.launch_folder(Path(), name)}/" for name in one.launches),
+            where=", ".join(f"{store.folder_named(Path(), name)}/" for name in one.launches),
         )
         for one in found
     )

@@ -1,10 +1,9 @@
-"""The session folder: opening it, adding launches to it, reading what it holds.
+"""The session folder: opening it, adding files to it, reading what it holds.
 
 session.json                     format, command, fingerprint, setup, digest of samples.csv
-runs/<n>/                        a run of the rank program: what was started, plan, rows, ending;
-                                 or a launch of rccl-tests: launch.json, stdout.log, outcome.json
-launches/<id>/                   an imported file, in the same three files
-samples.csv                      every timing; made again from launches and runs
+runs/<n>/                        a run (:mod:`rccltune.session.runs`)
+launches/<id>/                   an imported file: stdout.log, and import.json, written last
+samples.csv                      every timing; made again from runs and imported files
 fit.json rules …                 derived
 """
 
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measurement import Fingerprint, Launch, Outcome, folder_of
+from rccltune.model.measurement import Fingerprint, ImportedFile, StatedFacts, folder_of
 from rccltune.model.schema import (
     Line,
     VariableName,
@@ -33,7 +32,7 @@ from rccltune.model.schema import (
     to_plain,
 )
 from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
-from rccltune.session import run_samples, runs, samples_csv
+from rccltune.session import runs, samples_csv
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -53,6 +52,8 @@ FORMAT: Final = 2
 HEADER: Final = "session.json"
 SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
+# Record of an imported file, beside its copy.
+IMPORTED: Final = "import.json"
 # A file is named so in its maker's home.
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or measure or import anew, into another session."
@@ -158,70 +159,45 @@ def open_session(path: Path) -> Session:
     )
 
 
-def launch_id(launch: Launch) -> str:
-    """Ten hex digits that depend on everything in the record of an imported file but its id."""
-    plain = json.dumps(to_plain(replace(launch, id="")), sort_keys=True)
+def imported_files(path: Path) -> tuple[ImportedFile, ...]:
+    """Files that were imported into a session, by their ids.
+
+    Raises:
+        SessionError: the record of one cannot be read.
+    """
+    found = sorted((path / "launches").glob(f"*/{IMPORTED}"))
+    return tuple(read_json(ImportedFile, read_regular(own), str(own), _ANEW) for own in found)
+
+
+def library_versions(path: Path) -> set[str | None]:
+    """What each run and each imported file of a session names as its library.
+
+    Raises:
+        SessionError: the record of a file cannot be read.
+        OutputError: a file of a run cannot be.
+    """
+    measured = {run.library_version for run in runs.read_runs(path, most_ranks=0)}
+    return measured | {one.library_version for one in imported_files(path)}
+
+
+def id_of(sha256: str | None, stated: StatedFacts) -> str:
+    """Ten hex digits that depend on a file's bytes and on what options say of it."""
+    plain = json.dumps([sha256, to_plain(stated)], sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:10]
 
 
-def read_launches(path: Path) -> tuple[tuple[Launch, Outcome], ...]:
-    """Imported files and launches of rccl-tests; one without an outcome was interrupted.
-
-    Raises:
-        SessionError: a record of one cannot be read.
-    """
-    return tuple(
-        (_read_record(own / "launch.json", Launch), _read_record(own / "outcome.json", Outcome))
-        for own in _complete(path)
-    )
-
-
-def _complete(path: Path) -> list[Path]:
-    """Folders of imported files by name, then those of launches by number."""
-    launches = (path / runs.FOLDER / str(number) for number in _numbers(path))
-    every = (*sorted((path / "launches").glob("*")), *launches)
-    return [own for own in every if (own / "outcome.json").exists()]
-
-
-def _numbers(path: Path) -> list[int]:
-    """Numbers of all runs of a session, complete ones and others."""
-    names = (own.name for own in (path / runs.FOLDER).glob("*"))
-    return sorted(int(name) for name in names if name.isdigit())
-
-
-def new_run(path: Path) -> str:
-    """The name of a session's next run."""
-    return run_samples.name_of(max(_numbers(path), default=0) + 1)
-
-
-def _read_record(path: Path, kind: type[T]) -> T:
-    return read_json(kind, read_regular(path), str(path), _ANEW)
-
-
-def raw_log(path: Path, launch: str) -> Path:
-    """The raw log of a launch; the id may carry the number of a run inside its file."""
-    folder = launch_folder(path, launch)
+def raw_log(path: Path, name: str) -> Path:
+    """The raw log of a run or an imported file, by the name that samples have of it."""
+    folder = folder_named(path, name)
     own = folder / RAW_LOG
     return own if own.exists() or folder.parent.name != runs.FOLDER else folder / runs.LOG_FILE
 
 
-def launch_folder(path: Path, launch: str) -> Path:
-    """The folder of a run, or of an imported file."""
-    name = folder_of(launch)
-    number = run_samples.number_in(name)
+def folder_named(path: Path, name: str) -> Path:
+    """The folder of a run or an imported file, by the name that samples have of it."""
+    name = folder_of(name)
+    number = runs.number_in(name)
     return path / "launches" / name if number is None else path / runs.FOLDER / str(number)
-
-
-def read_made(session: Session) -> tuple[tuple[Launch, Outcome], ...]:
-    """Everything that was started or imported for a session.
-
-    Raises:
-        SessionError: a record of a launch cannot be read.
-        OutputError: a file of a run cannot be.
-    """
-    there = runs.read_runs(session.path, most_ranks=1)
-    told = run_samples.as_launches(there, session.fingerprint)
-    return (*read_launches(session.path), *told)
 
 
 def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprint:
@@ -264,32 +240,29 @@ def _shown(value: object) -> str:
 
 def commit(
     session: Session,
-    added: Sequence[tuple[Launch, Outcome, Path]],
+    added: Sequence[tuple[ImportedFile, Path]],
     samples: pd.DataFrame,
 ) -> Session:
-    """Add complete launches, then replace what is derived from all of them.
+    """Add imported files, then replace what is derived from all that is there.
 
     The caller holds the session (:func:`rccltune.session.writing`). A kill in between leaves
-    launches without outcome, which do not count, or derived files that are rebuilt.
+    files without a record, which do not count, or derived files that are rebuilt.
 
     Args:
         session: as it will be; its ``path`` may not exist yet.
-        added: launch, outcome and the raw log to copy.
+        added: records, and the file of each to copy.
         samples: every sample of the session, old and new.
 
     Raises:
         InputFileError: a name or a number that no session can hold; nothing was written.
         SessionError: the disk refuses.
     """
-    for launch, outcome, _ in added:
-        where = launch.source or str(session.path)
-        checked(launch, where, SAY)
-        checked(outcome, where, SAY)
-    for launch, outcome, log in added:
-        folder = session.path / "launches" / launch.id
+    for one, _ in added:
+        checked(one, one.name or str(session.path), SAY)
+    for one, log in added:
+        folder = session.path / "launches" / one.id
         copy_hashing(log, folder / RAW_LOG)
-        write_atomically(folder / "launch.json", _json(to_plain(launch)))
-        write_atomically(folder / "outcome.json", _json(to_plain(outcome)))
+        write_atomically(folder / IMPORTED, dump_json(one))
     with replacing(session.path / SAMPLES) as stream:
         samples_csv.write(_ordered(samples), stream)
     done = replace(session, samples_of=launches_digest(session.path), n_samples=len(samples))
@@ -327,15 +300,15 @@ def write_header(session: Session) -> None:
 def launches_digest(path: Path) -> str:
     """Digest of what samples.csv must have been made from.
 
-    The names of all complete launches; a run of the rank program counts as far as its rows go.
+    The names of all imported files; a run counts as far as it went.
     """
-    complete = [own.name for own in _complete(path)]
+    complete = sorted(own.parent.name for own in (path / "launches").glob(f"*/{IMPORTED}"))
     for number in runs.numbers(path):
         own = path / runs.FOLDER / str(number)
         sizes = [
             file.stat().st_size for file in (*own.glob("rank-*.csv"), *own.glob(runs.END_FILE))
         ]
-        complete.append(f"{run_samples.name_of(number)} {sum(sizes)}")
+        complete.append(f"{number} {sum(sizes)}")
     return hashlib.sha256("\n".join(complete).encode()).hexdigest()[:16]
 
 

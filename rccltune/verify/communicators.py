@@ -27,6 +27,7 @@ from rccltune.model.settings import RULES, SILENT
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import read_rules
 from rccltune.session import files, plan, rows, runs, store
+from rccltune.session.exclusion import wrong_rows
 from rccltune.session.run_samples import GRAPH_UP_TO
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
@@ -277,7 +278,7 @@ def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]
     Raises:
         VerificationError: the library computes wrong results by itself.
     """
-    spoiled = table[table["wrong"] > 0]
+    spoiled = wrong_rows(table)
     own = spoiled[spoiled["setting"] == str(SILENT)]
     if len(own):
         raise wrong_by_itself(str(own["collective"].iloc[0]), list(own["nbytes"]), where)

@@ -195,5 +195,5 @@ def test_ranks_that_run_alone_are_named_as_that(
     said = capsys.readouterr().err
     assert lacks(said, "4 jobs", "4 ranks", "ran instead") == []
     assert "different MPIs" in said
-    outcomes = [json.loads(p.read_text()) for p in Path(flavour).glob("runs/*/outcome.json")]
-    assert {outcome["status"] for outcome in outcomes} == {"failed"}
+    ends = [json.loads(p.read_text()) for p in Path(flavour).glob("runs/*/ending.json")]
+    assert {end["failure"] for end in ends} == {"unreadable"}

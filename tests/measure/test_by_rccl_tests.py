@@ -71,8 +71,8 @@ def samples() -> pd.DataFrame:
 def launched() -> dict[str, Path]:
     """The folder of each setting's launch."""
     found = {}
-    for path in Path("rccltune-session/runs").glob("*/launch.json"):
-        one = json.loads(path.read_text())["settings"][0]
+    for path in Path("rccltune-session/runs").glob("*/run.json"):
+        one = json.loads(path.read_text())["stated"]["setting"]
         found[one.get("role") or f"{one['algorithm']}/{one['protocol']}"] = path.parent
     return found
 
@@ -211,7 +211,7 @@ def test_a_launch_that_ended_is_never_repeated(
     assert sweep(node()) == 0
     assert "everything is measured already" in capsys.readouterr().err
 
-    (launched()["ring/simple"] / "outcome.json").unlink()
+    (launched()["ring/simple"] / "ending.json").unlink()
     assert sweep(node()) == 0
     assert "1 start of all ranks to make" in capsys.readouterr().err
     by = ["setting", "placement", "nbytes"]
@@ -247,6 +247,18 @@ def test_a_setting_that_fails_is_excluded_and_the_rest_goes_on(
     (rules,) = Path("rccltune-session").glob("rccl_tuner*.csv")
     assert f"not measured: all_reduce ring/simple: quarantined, it {words}" in rules.read_text()
     assert ",ring,simple," not in rules.read_text()
+
+
+def test_a_launch_that_somebody_killed_is_made_again(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As runs of the rank program are: no setting sends SIGKILL, until it has happened thrice."""
+    path = node(faults=[{"kind": "crash", "how": "kill", "setting": "ring/simple"}])
+    assert sweep(path, "--setting", "ring/simple", "--setting", "tree/ll") == 5
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("from outside: tried once more") == 2
+    assert "it was killed in 3 launches" in said
+    assert set(samples()["setting"]) == {"baseline", "tree/ll"}
 
 
 def test_two_failures_in_a_row_may_be_the_machines(

@@ -19,10 +19,10 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.session import rows, run_samples, runs, store
+from rccltune.session import rows, runs, store
+from rccltune.session.exclusion import excluded
 from rccltune.session.plan import Step
-from rccltune.session.sample_table import arranged
-from rccltune.session.samples import load_frame
+from rccltune.session.samples import frame_from_logs, load_frame
 from rccltune.session.store import Session, SessionSetup
 
 RING = Setting.parse("ring/ll")
@@ -30,8 +30,14 @@ RING = Setting.parse("ring/ll")
 
 def rows_of(folder: Path) -> pd.DataFrame:
     """Rows of samples.csv of a session's runs."""
-    found = runs.read_runs(folder)
-    return arranged(run_samples.table_of(found, rows.rows_of_runs(found)))
+    opened = Session(
+        path=folder,
+        command="x",
+        tool="x",
+        fingerprint=Fingerprint(arch="gfx942"),
+        setup=SessionSetup(runner="perf"),
+    )
+    return frame_from_logs(opened)
 
 
 def read(folder: Path) -> tuple[Sample, ...]:
@@ -137,11 +143,11 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
     assert [one.doubt for one in read(tmp_path)] == [UnusableReason.QUARANTINED]
     found = runs.read_runs(tmp_path)
-    (out,) = run_samples.set_aside(found, rows.rows_of_runs(found))
+    (out,) = excluded(found, rows.rows_of_runs(found))
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
     make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
-    assert len(run_samples.set_aside(runs.read_runs(tmp_path), rows.rows_of_runs([]))) == 1
+    assert len(excluded(runs.read_runs(tmp_path))) == 1
 
 
 @pytest.mark.parametrize(
@@ -181,8 +187,7 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
     with (own / "rank-0.csv").open("a") as stream:
         stream.write("# done\n")
     assert not store.has_current_samples(opened)
-    ((launch, outcome),) = store.read_made(opened)
-    assert (launch.id, outcome.library_version) == ("run-1", "RCCL 2.27.7")
+    assert store.library_versions(folder) == {"RCCL 2.27.7"}
     (own / "log.txt").write_text("")
     assert store.raw_log(folder, "run-1:0") == own / "log.txt"
 

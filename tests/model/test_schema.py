@@ -19,7 +19,7 @@ from rccltune.measure.hosts import Host
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.links import LinkMap
-from rccltune.model.measurement import Fingerprint, Launch, Outcome
+from rccltune.model.measurement import Fingerprint, ImportedFile
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
 from rccltune.session.runs import EndFile, RunFile
@@ -32,8 +32,7 @@ T = typing.TypeVar("T")
 ROOTS = (
     *(
         HeaderFile,
-        Launch,
-        Outcome,
+        ImportedFile,
         FitFile,
         VerdictFile,
         FailedVerification,
@@ -77,22 +76,21 @@ def test_all_mistakes_are_told_at_once_with_their_fields() -> None:
     """One go at mending."""
     with pytest.raises(SessionError) as caught:
         read(
-            Outcome,
+            ImportedFile,
             {
-                "launch": "../a",
-                "status": "fine",
-                "n_samples": -1,
-                "duration_s": "3",
+                "id": "../a",
+                "stated": {"collective": "fine", "n_ranks": -1, "assume": [["mode"]]},
                 "fingerprint": {"arch": "gfx\n942", "wings": 2, "cu_count": 10**30},
-                "notices": [{"message": 3}],
+                "environment": {"A B": "c"},
+                "written": 3,
             },
         )
     said = caught.value.message
-    assert said.startswith("10 mistakes")
+    assert said.startswith("9 mistakes")
     for place in (
-        *("launch is '../a'", "status is 'fine'", "n_samples is -1, below 0", "duration_s is '3'"),
-        *("fingerprint.arch is", "fingerprint.wings is unknown", "fingerprint.cu_count"),
-        *("notices[0].message", "notices[0].caution is missing", "notices[0].remedy is missing"),
+        *("id is '../a'", "stated.collective is 'fine'", "stated.n_ranks is -1, below 0"),
+        *("stated.assume[0]", "fingerprint.arch is", "fingerprint.wings is unknown"),
+        *("fingerprint.cu_count", "environment", "written is 3"),
     ):
         assert place in said
     assert caught.value.where == "x.json"
@@ -131,8 +129,8 @@ def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
     """1e308 is finite, and what is computed with it is not."""
     with pytest.raises(SessionError):
         schema.read_json(
-            Outcome,
-            json.dumps({"launch": "a", "status": "ok", "duration_s": value}).encode(),
+            EndFile,
+            json.dumps({"exit_code": 0, "signal": None, "duration_s": value}).encode(),
             "x.json",
             "delete it.",
         )

@@ -19,7 +19,7 @@ from rccltune.releases import RELEASES, Release
 # Those that only run on this host read no host file.
 LOCAL = ("none", "torchrun")
 # What a sweep leaves in a session.
-ARTEFACTS = ("runs/<n>/launch.json", "plots/")
+ARTEFACTS = ("runs/<n>/run.json", "plots/")
 KEPT = (".json", ".yaml", ".csv", ".log", ".html")
 # Words that are no names of the code.
 PROGRAMS = frozenset(("None",))

@@ -44,8 +44,7 @@ _QUIET: Final = Reporter()
 
 def _made(folder: Path) -> None:
     opened = store.open_session(folder)
-    store.read_made(opened)
-    samples.set_aside(opened)
+    samples.excluded(opened)
     samples.frame_from_logs(opened)
 
 
@@ -63,8 +62,7 @@ def _opened(folder: Path) -> None:
 _READERS: Final[dict[str, Callable[[Path], object]]] = {
     "session.json": _opened,
     "samples.csv": _opened,
-    "launch.json": _made,
-    "outcome.json": _made,
+    "import.json": _made,
     "stdout.log": _made,
     "run.json": _made,
     "ending.json": _made,
@@ -215,8 +213,7 @@ def _copied(sessions: Path, name: str, tmp_path: Path) -> tuple[Path, Path]:
     "name",
     [
         "imported/session.json",
-        "imported/launches/*/launch.json",
-        "imported/launches/*/outcome.json",
+        "imported/launches/*/import.json",
         "imported/fit.json",
         "imported/choice.json",
         "imported/verdict.json",

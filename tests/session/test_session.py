@@ -19,13 +19,7 @@ from sample_rows import Sample, frame
 from wording import lacks
 
 from rccltune.model.errors import SessionError
-from rccltune.model.measurement import (
-    Fingerprint,
-    Launch,
-    Outcome,
-    StatedFacts,
-    Status,
-)
+from rccltune.model.measurement import Fingerprint, ImportedFile, StatedFacts
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import (
     BASELINE,
@@ -68,34 +62,32 @@ def stored(opened: store.Session) -> tuple[Sample, ...]:
 
 
 def committed(folder: Path, log: bytes = b"raw \xff log\n", name: str = "a1") -> store.Session:
-    """A session with one launch."""
+    """A session with one imported file."""
     raw = folder.parent / f"{name}.log"
     raw.write_bytes(log)
-    launch = Launch(id=name, source="x.log", stated=StatedFacts(setting=BASELINE))
-    outcome = Outcome(launch=name, status=Status.IMPORTED, n_samples=1)
-    return store.commit(header(folder), [(launch, outcome, raw)], frame([sample(name)]))
+    file = ImportedFile(id=name, name="x.log", stated=StatedFacts(setting=BASELINE))
+    return store.commit(header(folder), [(file, raw)], frame([sample(name)]))
 
 
-def test_a_committed_launch_reads_back(tmp_path: Path) -> None:
-    """Launch, outcome, raw bytes and samples come back as they were given."""
+def test_an_imported_file_reads_back(tmp_path: Path) -> None:
+    """Record, raw bytes and samples come back as they were given."""
     committed(tmp_path / "s")
 
     opened = store.open_session(tmp_path / "s")
-    ((launch, outcome),) = store.read_launches(tmp_path / "s")
+    (file,) = store.imported_files(tmp_path / "s")
 
-    assert launch.stated == StatedFacts(setting=BASELINE)
-    assert outcome.status is Status.IMPORTED
+    assert (file.name, file.stated) == ("x.log", StatedFacts(setting=BASELINE))
     assert store.raw_log(tmp_path / "s", "a1:3").read_bytes() == b"raw \xff log\n"
     assert stored(opened) == (sample(),)
 
 
-def test_a_launch_without_outcome_does_not_count(tmp_path: Path) -> None:
-    """A kill between raw log and outcome loses that launch only, and samples are made anew."""
+def test_a_file_without_its_record_does_not_count(tmp_path: Path) -> None:
+    """A kill between a file's copy and its record loses that file alone."""
     opened = committed(tmp_path / "s")
     (tmp_path / "s/launches/b2").mkdir()
-    (tmp_path / "s/launches/b2/launch.json").write_text("{half")
+    (tmp_path / "s/launches/b2/stdout.log").write_text("half")
 
-    assert [launch.id for launch, _ in store.read_launches(tmp_path / "s")] == ["a1"]
+    assert [one.id for one in store.imported_files(tmp_path / "s")] == ["a1"]
     assert store.stored_samples(opened) is not None
 
 

@@ -1,0 +1,103 @@
+"""Which settings a session measures no more, and which of its times must not be used.
+
+A setting that hangs, crashes or gives wrong results is excluded for its collective, and so is one
+with which runs are killed again and again. No setting sends SIGKILL: somebody did, or the kernel
+where memory is short, and that is borne twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.settings import Role, Setting
+from rccltune.model.vocabulary import Collective, UnusableReason
+from rccltune.session import plan
+from rccltune.session.runs import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# After so many a setting takes too much memory, or what kills it will go on.
+MOST_KILLED: Final = 3
+
+_Name: TypeAlias = tuple[Collective, Setting]
+
+
+def is_borne(failures: Sequence[Failure]) -> bool:
+    """Whether what failed so is tried again: it was killed, and not too often.
+
+    Args:
+        failures: of one setting, or of one size.
+    """
+    return len(failures) < MOST_KILLED and all(one is Failure.KILLED for one in failures)
+
+
+def excluded(
+    measured: Iterable[Run], table: pd.DataFrame | None = None, *, rules: str = ""
+) -> tuple[Quarantine, ...]:
+    """Settings that are measured no more.
+
+    Args:
+        measured: all runs of a session.
+        table: their rows (:mod:`rccltune.session.rows`), of which wrong results are looked at;
+            None looks at how runs ended alone.
+        rules: digest of a rule file whose rules are looked at instead of settings.
+    """
+    by_number = {run.number: run for run in measured}
+    found: dict[_Name, list[tuple[Run, Failure]]] = {}
+    for run in by_number.values():
+        end = run.ended
+        if end is None or end.failure is None or end.rules != rules:
+            continue
+        if end.setting is not None and end.collective is not None:
+            found.setdefault((end.collective, end.setting), []).append((run, end.failure))
+    found = {
+        name: those for name, those in found.items() if not is_borne([how for _, how in those])
+    }
+    if table is not None:
+        spoiled = wrong_rows(table)
+        columns = [spoiled[name] for name in ("collective", "setting", "run")]
+        for collective, word, number in dict.fromkeys(zip(*columns, strict=True)):
+            setting = Setting.parse(word)
+            if setting.role is Role.FORCED:
+                name = (Collective(collective), setting)
+                found.setdefault(name, []).append((by_number[number], Failure.WRONG))
+    return tuple(
+        Quarantine(
+            collective=collective,
+            setting=setting,
+            scale=those[0][0].scale,
+            rank_placement=those[0][0].file.rank_placement,
+            launches=tuple(run.name for run, _ in those),
+            failures=tuple(failure for _, failure in those),
+        )
+        for (collective, setting), those in found.items()
+    )
+
+
+def wrong_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose results were wrong; what a probe of the order of adding counts is none of them."""
+    found: pd.DataFrame = table[(table["wrong"] > 0) & (table["step"] != plan.ORDER)]
+    return found
+
+
+def why_unusable(samples: pd.DataFrame, out: Iterable[Quarantine]) -> pd.Series:
+    """Why each time must not be used; empty where it may.
+
+    Args:
+        samples: a table of samples (:mod:`rccltune.session.sample_table`), with what its source
+            itself says against a time in ``unusable``.
+        out: settings that are excluded.
+    """
+    import pandas as pd
+
+    names = {(one.collective.value, str(one.setting)) for one in out}
+    own = zip(samples["collective"], samples["setting"], strict=True)
+    is_out = pd.Series([name in names for name in own], index=samples.index, dtype=bool)
+    reasons = samples["unusable"].astype(object)
+    is_wrong = (samples["wrong"] > 0).fillna(value=False) | (reasons == UnusableReason.WRONG.value)
+    reasons = reasons.mask(is_out, UnusableReason.QUARANTINED.value)
+    found: pd.Series = reasons.mask(is_wrong.astype(bool), UnusableReason.WRONG.value)
+    return found
