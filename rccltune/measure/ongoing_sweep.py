@@ -26,7 +26,7 @@ from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import SILENT, Setting
-from rccltune.model.vocabulary import Collective, format_size
+from rccltune.model.vocabulary import Collective, UnusableReason, format_size
 from rccltune.session import exclusion, plan, rows, run_samples, runs
 from rccltune.session.plan import GRAPH, LOOP, Label, Step
 from rccltune.session.runs import EndFile, Run
@@ -374,8 +374,8 @@ def refuse_hidden_choices(runs: Iterable[Run]) -> None:
 def not_offered(table: pd.DataFrame) -> list[tuple[Collective, Setting]]:
     """Settings that the library lets be chosen at no size."""
     timed = table[(table["step"] == plan.MEASURE) & (table["purpose"] == plan.FIRST)]
-    timed = timed[timed["state"] != rows.UNTIMED]
-    never = (timed["state"] == rows.NOT_OFFERED).groupby(
+    timed = timed[timed["unusable"] != UnusableReason.NO_TIME.value]
+    never = (timed["unusable"] == UnusableReason.INELIGIBLE.value).groupby(
         [timed[name] for name in ("collective", "setting")], sort=False
     )
     return [
@@ -383,26 +383,6 @@ def not_offered(table: pd.DataFrame) -> list[tuple[Collective, Setting]]:
         for (collective, setting), closed in never.all().items()
         if closed
     ]
-
-
-def unattributed(table: pd.DataFrame) -> list[str]:
-    """Sentences about times that are no setting's own: where, and why."""
-    why = {
-        rows.BYPASSED: "the library asked no tuner",
-        rows.OVERRIDDEN: "the library ran something else than it was told",
-        rows.UNKNOWN: "the library did not say what it ran",
-    }
-    timed = table[table["state"].isin(list(why))]
-    found = []
-    for (collective, state), own in timed.groupby(["collective", "state"], sort=False):
-        sizes = f"{format_size(own['nbytes'].min())} to {format_size(own['nbytes'].max())}"
-        settings = sorted(set(own["setting"]))
-        named = ", ".join(settings) if len(settings) <= _SHOWN else f"{len(settings)} settings"
-        found.append(
-            f"{collective}, {sizes}: {why[str(state)]}, so {len(own)} times of {named} "
-            "are no setting's own"
-        )
-    return found
 
 
 def of_ranks(measured: Sequence[Run]) -> list[str]:
@@ -437,7 +417,7 @@ def _moved_clocks(measured: Iterable[Run]) -> Iterator[str]:
 def clocks_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
     own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == run_samples.GRAPH_UP_TO)]
-    own = own[(own["setting"] == str(SILENT)) & (own["state"] == rows.GOOD)]
+    own = own[(own["setting"] == str(SILENT)) & (own["unusable"] == "")]
     names = ["collective", "placement"]
     middle = own.pivot_table(values="time_us", index=names, columns="clock", aggfunc="median")
     if not {LOOP, GRAPH} <= set(middle.columns):

@@ -22,8 +22,8 @@ from rccltune.bits import probes
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, SILENT, Role, Setting
-from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session import plan, rows, run_samples
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
+from rccltune.session import plan, run_samples
 from rccltune.session.plan import GRAPH, LOOP, REGISTERED, CollectiveCall, Label, Step
 from rccltune.session.rows import setting_of
 
@@ -249,7 +249,7 @@ def captures(table: pd.DataFrame | None) -> bool:
     if table is None:
         return True
     own = table[(table["clock"] == GRAPH) & (table["step"] == plan.MEASURE)]
-    return own.empty or bool((own["state"] != rows.UNTIMED).any())
+    return own.empty or bool((own["unusable"] != UnusableReason.NO_TIME.value).any())
 
 
 def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
@@ -469,10 +469,8 @@ def quick_rows(table: pd.DataFrame) -> pd.DataFrame:
     Args:
         table: rows of the sweep's runs.
     """
-    quick = table[
-        (table["purpose"] == plan.FIRST) & (table["step"] == plan.MEASURE) & table["counts"]
-    ]
-    return run_samples.by_clock(quick)
+    quick = table[(table["purpose"] == plan.FIRST) & (table["step"] == plan.MEASURE)]
+    return run_samples.by_clock(quick[quick["unusable"] == ""])
 
 
 def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:

@@ -27,14 +27,18 @@ from rccltune.measure.ongoing_sweep import (
     clocks_differ,
     not_offered,
     of_ranks,
-    unattributed,
 )
 from rccltune.measure.options import PERF
 from rccltune.measure.passes import SweepScope
 from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
-from rccltune.measure.sweep_result import SweepResult, begin_sweep, finish_sweep
+from rccltune.measure.sweep_result import (
+    SweepResult,
+    begin_sweep,
+    finish_sweep,
+    unattributed,
+)
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import Quarantine
@@ -376,7 +380,7 @@ def measure_with_perf(
         aside=measuring.aside(),
         not_offered=tuple(_not_offered(prepared, table)),
         remarks=(
-            *unattributed(table),
+            *unattributed(samples),
             *passes.idle_by_source(table, measuring.wanted.idle_source),
             *clocks_differ(table),
             *of_ranks(measuring.runs),

@@ -25,7 +25,12 @@ from rccltune.measure.options import PERF
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site, SiteRequest, find_site
-from rccltune.measure.sweep_result import SweepResult, begin_sweep, finish_sweep
+from rccltune.measure.sweep_result import (
+    SweepResult,
+    begin_sweep,
+    finish_sweep,
+    unattributed,
+)
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
@@ -38,15 +43,13 @@ from rccltune.model.vocabulary import (
     Algorithm,
     Collective,
     Protocol,
-    UnusableReason,
-    format_span,
 )
 from rccltune.session import exclusion, files, place, plan, runs, store
 from rccltune.session.runs import EndFile, Run, RunFile
 from rccltune.session.store import NODE_FILE, SessionSetup
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 # GPUs whose RCCL leaves LL128 and Tree with Simple out on one node.
 _GATED: Final = ("gfx94", "gfx95")
@@ -444,7 +447,7 @@ def measure_with_rccl_tests(
         n_starts=len(prepared.runs),
         n_samples=int((samples["unusable"] == "").sum()),
         aside=prepared.excluded,
-        remarks=tuple(_unattributed(samples)),
+        remarks=tuple(unattributed(samples)),
         is_over=is_over,
         seconds=prepared.spent_s,
         library=site.library or (versions[0] if versions else "unknown"),
@@ -605,13 +608,3 @@ def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
             for log in sorted(run.folder.glob("nccl-*.log")):
                 return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
     return None
-
-
-def _unattributed(samples: pd.DataFrame) -> Iterator[str]:
-    """Sentences about times that are not their setting's own: where, and why."""
-    reasons = (UnusableReason.BYPASSED, UnusableReason.SUBSTITUTED, UnusableReason.UNPROVEN)
-    for reason in reasons:
-        own = samples[samples["unusable"] == reason.value]
-        for (collective, setting), rows in own.groupby(["collective", "setting"], observed=True):
-            span = format_span(int(rows["nbytes"].min()), int(rows["nbytes"].max()))
-            yield f"{collective} {setting}, {span}: not used, {reason.meaning}"

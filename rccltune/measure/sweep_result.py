@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import __version__
 from rccltune.measure import sweep_file
@@ -14,6 +14,7 @@ from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Sweep
+from rccltune.model.vocabulary import UnusableReason, format_span
 from rccltune.session import files, folders, store
 from rccltune.session.place import PLACE_FILE
 from rccltune.session.samples import frame_from_logs
@@ -112,3 +113,22 @@ def finish_sweep(folder: Path) -> tuple[Session, pd.DataFrame]:
     opened = store.open_session(folder)
     samples = frame_from_logs(opened)
     return store.commit(opened, [], samples), samples
+
+
+# A setting's name stands in rules: what of its times are another's is said.
+_OTHERS: Final = (UnusableReason.BYPASSED, UnusableReason.SUBSTITUTED, UnusableReason.UNPROVEN)
+_SHOWN: Final = 3
+
+
+def unattributed(samples: pd.DataFrame) -> Iterator[str]:
+    """Sentences about times that are no setting's own: where, and why."""
+    for reason in _OTHERS:
+        timed = samples[samples["unusable"] == reason.value]
+        for collective, own in timed.groupby("collective", observed=True, sort=False):
+            sizes = format_span(int(own["nbytes"].min()), int(own["nbytes"].max()))
+            settings = sorted(set(own["setting"]))
+            named = ", ".join(settings) if len(settings) <= _SHOWN else f"{len(settings)} settings"
+            yield (
+                f"{collective}, {sizes}: {reason.meaning}, so {len(own)} times of {named} are no "
+                "setting's own"
+            )

@@ -39,15 +39,14 @@ signature          of an order: number of where in the result which tree stands
 bits               of an order: number of the bits that random numbers gave
 first_end          of an order: elements before the first one with another tree
 note               why there is no time
-state              see below
-counts             whether the time is its setting's own
+unusable           why the time is not its setting's own (see below); empty where it is, and of
+                   steps that time nothing
 =================  ================================================================
 
-A time is its setting's own (``state`` is ``good``) where the library asked about every call, was
-answered what was asked for, and said at a check or call of the same setting, collective, type and
-size that it ran just that. Otherwise it is ``bypassed`` (nobody was asked), ``not-offered`` (the
-library does not let it be chosen), ``overridden`` (something else ran), ``unknown`` (nothing says
-what ran) or ``untimed``. Baseline and idle are whatever the library does by itself.
+A time is its setting's own where the library asked about every call, was answered what was asked
+for, and said at a check or call of the same setting, collective, type and size that it ran just
+that; otherwise ``unusable`` has a :class:`rccltune.model.vocabulary.UnusableReason`. Baseline and
+idle are whatever the library does by itself.
 """
 
 from __future__ import annotations
@@ -60,6 +59,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import RULES, Role, Setting
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import plan, runs
 from rccltune.session.plan import PlacedStep
 from rccltune.session.runs import Run, unreadable_row
@@ -77,7 +77,7 @@ NOTHING_SAID: Final = ("", "?")
 def rows_of_runs(
     measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None
 ) -> pd.DataFrame:
-    """Rows of runs, with their states; see this module for the columns.
+    """Rows of runs, with what stands against their times; see this module for the columns.
 
     Args:
         measured: runs; those in which a configuration file chose are left out.
@@ -99,9 +99,8 @@ def rows_of_runs(
     # What no run has yet is a table without rows, of the same kinds of columns.
     found: pd.DataFrame = pd.concat([*parts, _nothing()], ignore_index=True)
     ran = executed_settings(found)
-    found["state"] = _states(found, ran)
+    found["unusable"] = _reasons(found, ran)
     found["ran"] = [ran.get(key, "") for key in _keys(found)]
-    found["counts"] = (found["state"] == GOOD) & (found["step"] == plan.MEASURE)
     ordered: pd.DataFrame = found[list(_COLUMNS)]
     return ordered
 
@@ -130,8 +129,7 @@ _COLUMNS: Final = (
         "bits",
         "first_end",
         "note",
-        "state",
-        "counts",
+        "unusable",
     ),
 )
 
@@ -284,31 +282,23 @@ def _differing(run: Run, raw: pd.DataFrame, column: str) -> OutputError:
     )
 
 
-GOOD: Final = "good"
-BYPASSED: Final = "bypassed"
-NOT_OFFERED: Final = "not-offered"
-OVERRIDDEN: Final = "overridden"
-UNKNOWN: Final = "unknown"
-UNTIMED: Final = "untimed"
-
-
-def _states(found: pd.DataFrame, ran: Ran) -> list[str]:
-    """State of each row; empty of steps that time nothing."""
+def _reasons(found: pd.DataFrame, ran: Ran) -> list[str]:
+    """Why the time of each row is not its setting's own; empty where it is, or nothing is timed."""
     columns = zip(
         _keys(found),
         *(found[name] for name in ("step", "setting", "time_us", "made", "asked", "answer")),
         strict=True,
     )
-    states = []
+    reasons = []
     for key, step, word, time_us, *told in columns:
-        if step != plan.MEASURE:
-            states.append("")
-        elif not time_us > 0:
-            states.append(UNTIMED)
-        else:
+        reason: UnusableReason | None = None
+        if step == plan.MEASURE and not time_us > 0:
+            reason = UnusableReason.NO_TIME
+        elif step == plan.MEASURE:
             executed = setting_of(ran.get(key, ""))
-            states.append(_state(Setting.parse(word), tuple(told), executed))
-    return states
+            reason = _why_not_its_own(Setting.parse(word), tuple(told), executed)
+        reasons.append("" if reason is None else reason.value)
+    return reasons
 
 
 Key: TypeAlias = "tuple[str, str, str, str, int]"
@@ -328,8 +318,10 @@ def executed_settings(found: pd.DataFrame) -> Ran:
     return dict(zip(_keys(looked), looked["ran"], strict=True))
 
 
-def _state(wanted: Setting, told: tuple[float, float, str], executed: Setting | None) -> str:
-    """State of a time.
+def _why_not_its_own(
+    wanted: Setting, told: tuple[float, float, str], executed: Setting | None
+) -> UnusableReason | None:
+    """Why a time is not its setting's own; None where it is.
 
     Args:
         wanted: what was asked for.
@@ -339,16 +331,17 @@ def _state(wanted: Setting, told: tuple[float, float, str], executed: Setting | 
     made, asked, answer = told
     answered = setting_of(answer)
     if wanted.role is not Role.FORCED:
-        return OVERRIDDEN if wanted.role is Role.SILENT and answered else GOOD
+        is_other = wanted.role is Role.SILENT and answered is not None
+        return UnusableReason.SUBSTITUTED if is_other else None
     # More is no fault: NCCL 2.29.2 and 2.29.3 ask twice about a call that a symmetric kernel could
     # serve, by the same arguments (src/scheduler/symmetric_sched.cc:103); what ran decides.
     if not asked >= made:
-        return BYPASSED
+        return UnusableReason.BYPASSED
     if answered is None:
-        return NOT_OFFERED
+        return UnusableReason.INELIGIBLE
     if wanted.contradicts(answered) or (executed and wanted.contradicts(executed)):
-        return OVERRIDDEN
-    return UNKNOWN if executed is None else GOOD
+        return UnusableReason.SUBSTITUTED
+    return UnusableReason.UNPROVEN if executed is None else None
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.model.settings import Role, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
-from rccltune.session import plan, rows
+from rccltune.session import plan
 from rccltune.session.rows import setting_of
 from rccltune.session.runs import Run
 
@@ -25,19 +25,12 @@ GRAPH_UP_TO: Final = 4 << 20
 IDLE: Final = "idle"
 SWEEP: Final = "sweep"
 VERIFY: Final = "verify"
-_REASONS: Final = {
-    rows.GOOD: "",
-    rows.BYPASSED: UnusableReason.BYPASSED.value,
-    rows.NOT_OFFERED: UnusableReason.INELIGIBLE.value,
-    rows.OVERRIDDEN: UnusableReason.SUBSTITUTED.value,
-    rows.UNKNOWN: UnusableReason.UNPROVEN.value,
-}
 # What is compared at one size: all settings by one clock.
 _SIZE: Final = ("collective", "dtype", "op", "placement", "nbytes")
 _CELL: Final = ["collective", "setting", "placement", "dtype", "op", "nbytes"]
 _AS_MEASURED: Final = (
     *("collective", "dtype", "placement", "clock", "nbytes", "calls"),
-    *("time_us", "slowest_us", "process", "communicator", "line"),
+    *("time_us", "slowest_us", "unusable", "process", "communicator", "line"),
 )
 _REGISTERED: Final = {"0": False, "1": True}
 
@@ -61,7 +54,7 @@ def table_of(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFrame:
     """
     timed = table[
         (table["step"] == plan.MEASURE)
-        & (table["state"] != rows.UNTIMED)
+        & (table["unusable"] != UnusableReason.NO_TIME.value)
         & (table["purpose"] != plan.VERIFY)
     ]
     timed = timed.reset_index(drop=True)
@@ -80,7 +73,6 @@ def table_of(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFrame:
         made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
     made["trees"], made["signature"] = _orders(table, timed)
-    made["unusable"] = timed["state"].map(_REASONS)
     made["purpose"] = SWEEP
     # Where starts were compared, communicators of one start say less than they seem to.
     cell = timed.groupby(["collective", "nbytes"], sort=False).ngroup()

@@ -259,7 +259,7 @@ def _microseconds(
         & (table["collective"] == collective)
         & (table["asked_nbytes"] == nbytes)
         & (table["setting"] == str(setting))
-        & table["counts"]
+        & (table["unusable"] == "")
     ]
     found: pd.Series[float] = own["time_us"]
     return found

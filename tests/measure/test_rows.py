@@ -33,11 +33,11 @@ def answering(**fields: Any) -> Any:  # noqa: ANN401 - what made_runs.make takes
     return told
 
 
-def states(session: Path) -> dict[str, str]:
-    """State of each measure, by setting."""
+def reasons(session: Path) -> dict[str, str]:
+    """What stands against each time, by setting."""
     table = rows.rows_of_runs(runs.read_runs(session))
     timed = table[table["step"] == "measure"]
-    return dict(zip(timed["setting"], timed["state"], strict=True))
+    return dict(zip(timed["setting"], timed["unusable"], strict=True))
 
 
 def test_ranks_are_joined(tmp_path: Path) -> None:
@@ -51,32 +51,31 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     assert (last["run"], last["purpose"]) == (1, "first")
     check = table.iloc[2]
     assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
-    assert states(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "good")
-    assert table["counts"].sum() == 3
+    assert reasons(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "")
 
 
 @pytest.mark.parametrize(
-    ("said", "state"),
+    ("said", "reason"),
     [
         ({"asked": 0, "answer": "", "told_bytes": "", "ran": "?"}, "bypassed"),
         ({"asked": 3}, "bypassed"),
         ({"asked": ""}, "bypassed"),
-        ({"asked": 24}, "good"),
-        ({"answer": "none"}, "not-offered"),
-        ({"answer": "tree/ll"}, "overridden"),
-        ({"ran": "ring/simple/8"}, "overridden"),
-        ({"ran": "?"}, "unknown"),
-        ({"ran": ""}, "unknown"),
-        ({"time_us": "", "note": "graph: not permitted"}, "untimed"),
-        ({"answer": "ring/ll/0"}, "good"),
+        ({"asked": 24}, ""),
+        ({"answer": "none"}, "ineligible"),
+        ({"answer": "tree/ll"}, "substituted"),
+        ({"ran": "ring/simple/8"}, "substituted"),
+        ({"ran": "?"}, "unproven"),
+        ({"ran": ""}, "unproven"),
+        ({"time_us": "", "note": "graph: not permitted"}, "no-time"),
+        ({"answer": "ring/ll/0"}, ""),
     ],
 )
 def test_a_time_counts_where_the_setting_ran(
-    tmp_path: Path, said: Mapping[str, Any], state: str
+    tmp_path: Path, said: Mapping[str, Any], reason: str
 ) -> None:
     """What was asked for is not yet what ran; the others' times stay their own."""
     make(tmp_path, STEPS, told=answering(**said))
-    assert states(tmp_path) == {"silent": "good", "ring/ll": state, "tree/simple/4": "good"}
+    assert reasons(tmp_path) == {"silent": "", "ring/ll": reason, "tree/simple/4": ""}
 
 
 def test_rows_of_a_library_that_asks_three_times_are_its_settings_own(
@@ -101,8 +100,7 @@ def test_rows_of_a_library_that_asks_three_times_are_its_settings_own(
     table = rows.rows_of_runs(runs.read_runs(tmp_path))
     timed = table[table["step"] == "measure"]
     assert len(timed) == sum(row["step"] == "measure" for row in told)
-    assert set(timed["state"]) == {"good"}
-    assert timed["counts"].all()
+    assert set(timed["unusable"]) == {""}
 
 
 def test_channels_that_were_asked_for_must_have_run(tmp_path: Path) -> None:
@@ -119,14 +117,14 @@ def test_channels_that_were_asked_for_must_have_run(tmp_path: Path) -> None:
             )
         ),
     )
-    assert states(tmp_path)["tree/simple/4"] == "overridden"
+    assert reasons(tmp_path)["tree/simple/4"] == "substituted"
 
 
 def test_what_ran_may_be_told_by_another_run(tmp_path: Path) -> None:
     """The log is on in the first pass alone."""
     make(tmp_path, STEPS[:3], told=answering(), ending={})
     make(tmp_path, STEPS[3:], number=2, told=answering(), ending={}, label=Label("second", 0))
-    assert set(states(tmp_path).values()) == {"good"}
+    assert set(reasons(tmp_path).values()) == {""}
 
 
 def test_a_step_counts_where_every_rank_has_its_row(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_library_that_asks_three_times_a_call_is_tuned(ground: Ground) -> None
     assert (asked["asked"] == asked["made"]).all()
     assert set(asked["note"]) == {""}
     forced = asked[asked["setting"].isin(("ring/simple", "tree/ll")) & (asked["step"] == "measure")]
-    assert set(forced["state"]) == {"good"}
+    assert set(forced["unusable"]) == {""}
     (path,) = Path("s").glob("rccl_tuner*.csv")
     assert "allreduce,32768,32768,ring,simple,-1,1,2,-1," in path.read_text()
 
@@ -143,4 +143,4 @@ def test_a_budget_ends_it_and_the_next_command_goes_on(
     table = ground.table().query("step == 'measure' and setting != 'silent'")
     names = ["purpose", "setting", "placement", "nbytes", "clock"]
     assert table.groupby(names).size().max() == 4
-    assert set(table["state"]) == {"good", "not-offered"}
+    assert set(table["unusable"]) == {"", "ineligible"}
