@@ -34,10 +34,9 @@ from rccltune.measure.connection import (
     StalledError,
     connect,
 )
-from rccltune.model import schema, vocabulary
-from rccltune.model.errors import MachineError, SessionError, reason_of
+from rccltune.model.errors import MachineError
 from rccltune.model.settings import RankLocation
-from rccltune.session import plan, runs
+from rccltune.session import files, plan, runs, store
 from rccltune.session.plan import Communicators
 from rccltune.session.runs import Run, RunFile
 
@@ -183,7 +182,7 @@ def argv_of(
     words += [] if ground.bind else ["--bind", "none"]
     if ground.host_ids:
         script = folder / "start.sh"
-        _write(script, _one_by_one(words, ground.host_ids))
+        files.write_atomically(script, _one_by_one(words, ground.host_ids))
         # The script has all of it; the words are for whoever reads run.json.
         return ("/bin/sh", str(script), *words), seen.variables
     if here:
@@ -352,10 +351,8 @@ class WaitingRanks:
         for line in lines:
             if until is not None and time.monotonic() >= until:
                 return
-            try:
+            with files.disk_errors(self._folder / runs.PLAN_FILE):
                 self._plan.write(f"{line}\n".encode())
-            except OSError as error:
-                raise _full(self._folder / runs.PLAN_FILE, error) from error
             yield line
 
     def _keep(self, answer: Answer) -> None:
@@ -404,7 +401,7 @@ class WaitingRanks:
         self._plan.close()
         found = runs.read_run(self._folder)
         end = failures.end_of_run(found, ending, stalled=stalled)
-        _write_json(self._folder / runs.END_FILE, schema.to_plain(end))
+        files.write_atomically(self._folder / runs.END_FILE, store.dump_json(end))
         self._ended = replace(found, ended=end)
         return self._ended
 
@@ -463,11 +460,11 @@ def waiting_ranks(
         added=_told(seen.added),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-    _write(folder / runs.PLAN_FILE, "")
+    files.write_atomically(folder / runs.PLAN_FILE, "")
     if with_plugin:
-        _write(folder / RULES_FILE, _NO_RULES)
-    _write_json(folder / runs.ENVIRONMENT_FILE, _variables(seen))
-    _write_json(folder / runs.RUN_FILE, schema.to_plain(file))
+        files.write_atomically(folder / RULES_FILE, _NO_RULES)
+    files.write_atomically(folder / runs.ENVIRONMENT_FILE, store.dump_json(_variables(seen)))
+    files.write_atomically(folder / runs.RUN_FILE, store.dump_json(file))
     command = process.LaunchCommand(
         argv=argv,
         variables=variables,
@@ -502,49 +499,17 @@ def _variables(seen: LaunchEnvironment) -> dict[str, Any]:
 def _made(session: Path, number: int) -> Path:
     """A new folder; one that a run left before it said what it was is taken over."""
     folder = (session / runs.FOLDER / str(number)).resolve()
-    try:
+    with files.disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.iterdir():
             left.unlink()
-    except OSError as error:
-        raise _full(folder, error) from error
     return folder
-
-
-def _write_json(path: Path, plain: object) -> None:
-    _write(path, vocabulary.json_text(plain, indent=1) + "\n")
 
 
 def _write_over(path: Path, text: str) -> None:
     """Write the same file anew: other hosts see that when they open it next."""
-    try:
-        with path.open("r+", encoding="utf-8") as stream:
-            stream.truncate()
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise _full(path, error) from error
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    half = path.with_name(f"{path.name}.new")
-    try:
-        with half.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        half.replace(path)
-    except OSError as error:
-        half.unlink(missing_ok=True)
-        raise _full(path, error) from error
-
-
-def _full(path: Path, error: OSError) -> SessionError:
-    return SessionError(
-        f"cannot write {path.name}: {reason_of(error)}",
-        where=str(path),
-        hint="free space or make the folder writable, then run the same command again; what was "
-        "measured so far is kept.",
-    )
+    with files.disk_errors(path), path.open("r+", encoding="utf-8") as stream:
+        stream.truncate()
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())

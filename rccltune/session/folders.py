@@ -101,8 +101,6 @@ def remember(path: Path) -> None:
     What it said before stays noted: a copy of the session has the same id, and goes on from there.
     """
     name = open_session(path).id
-    if name is None:
-        return
     with suppress(SessionError, RuntimeError):
         known = list(dict.fromkeys((*_noted(name), _digest(path))))
         write_atomically(_notes() / name, json.dumps({"sweeps": known}) + "\n")
@@ -115,8 +113,6 @@ def is_ours(path: Path) -> bool:
         SessionError: no session.
     """
     name = open_session(path).id
-    if name is None:
-        return False
     try:
         return _digest(path) in _noted(name)
     except (SessionError, RuntimeError):
@@ -124,7 +120,7 @@ def is_ours(path: Path) -> bool:
 
 
 def _noted(name: str) -> list[str]:
-    """Digests of what a session's sweep.yaml said whenever it was ours; of the first release too.
+    """Digests of what a session's sweep.yaml said whenever it was ours.
 
     Raises:
         RuntimeError: no home.
@@ -133,7 +129,7 @@ def _noted(name: str) -> list[str]:
         note = json.loads(read_regular(_notes() / name))
     except (SessionError, ValueError):
         return []
-    digests = note.get("sweeps", [note.get("sweep")]) if isinstance(note, dict) else []
+    digests = note.get("sweeps") if isinstance(note, dict) else []
     return [one for one in digests if isinstance(one, str)] if isinstance(digests, list) else []
 
 

@@ -263,14 +263,16 @@ def _target_session(
     if same:
         parts = [(name, _filled(part, [p for _, p in parts])) for name, part in parts]
     fingerprint = store.combined_fingerprint(parts) if parts else Fingerprint()
+    library = _library((*held, *(item.file for item in fresh)), folder)
+    setup = SessionSetup(runner=IMPORT, library=library)
+    if current is not None:
+        return replace(current, fingerprint=fingerprint, setup=setup)
     return Session(
         path=folder,
-        command=current.command if current else shlex.join(["rccltune", *sys.argv[1:]]),
+        command=shlex.join(["rccltune", *sys.argv[1:]]),
         tool=f"rccltune {__version__}",
         fingerprint=fingerprint,
-        setup=SessionSetup(
-            runner=IMPORT, library=_library((*held, *(item.file for item in fresh)), folder)
-        ),
+        setup=setup,
     )
 
 

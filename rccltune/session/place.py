@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.errors import SessionError
-from rccltune.model.settings import RankLocation, Scale
+from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import RankPlacement
-from rccltune.session import runs, store
+from rccltune.session import store
 
 if TYPE_CHECKING:
     from rccltune.machine import records
@@ -78,18 +78,14 @@ def same_place(folder: Path, seating: RankDevices) -> None:
     """
     known = stored_place(folder)
     mine = seating.place
-    if known is not None and known == replace(mine, alike=known.alike, devices=_of(known, mine)):
+    if known is None or known == replace(mine, alike=known.alike, devices=_of(known, mine)):
         return
-    theirs = {(known.name, known.scale)} if known is not None else _launched(folder)
-    other = sorted(theirs - {(mine.name, mine.scale)}, key=str)
-    if other or known is not None:
-        name, scale = other[0] if other else (mine.name, mine.scale)
-        raise SessionError(
-            f"this session measures placement {name}, {scale}{_on(known)}; asked for was "
-            f"{mine.name}, {mine.scale}{_on(mine)}",
-            where=str(folder / PLACE_FILE),
-            hint="choose another session with -o, and give both to rccltune emit-config.",
-        )
+    raise SessionError(
+        f"this session measures placement {known.name}, {known.scale}{_on(known)}; asked for was "
+        f"{mine.name}, {mine.scale}{_on(mine)}",
+        where=str(folder / PLACE_FILE),
+        hint="choose another session with -o, and give both to rccltune emit-config.",
+    )
 
 
 def _of(known: RankLocation, mine: RankLocation) -> tuple[int, ...]:
@@ -98,13 +94,8 @@ def _of(known: RankLocation, mine: RankLocation) -> tuple[int, ...]:
     return known.devices if both_whole and not known.devices else mine.devices
 
 
-def _on(place: RankLocation | None) -> str:
+def _on(place: RankLocation) -> str:
     """`` on devices 0, 1``, where they were chosen."""
-    if place is None or not place.devices:
+    if not place.devices:
         return ""
     return f" on devices {', '.join(map(str, place.devices))}"
-
-
-def _launched(folder: Path) -> set[tuple[str, Scale]]:
-    """Placements and scales of a session's runs, where it has no such file."""
-    return {(one.file.rank_placement, one.scale) for one in runs.read_runs(folder, most_ranks=0)}

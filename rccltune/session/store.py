@@ -78,24 +78,34 @@ class SessionSetup:
     environment: dict[VariableName, Line] = field(default_factory=dict)
 
 
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """Content of session.json.
+class SessionHeader:
+    """Content of session.json, which also has its format, and ``simulated`` for people.
 
     Attributes:
-        samples_of: digest of the launches that samples.csv was made from.
+        id: by which its maker knows it again.
+        samples_of: digest of the runs and files that samples.csv was made from.
         n_samples: its rows; None where nobody counted them.
-        id: by which its maker knows it again; None of one that was made before there were any.
     """
 
-    path: Path
-    command: str
-    tool: str
-    fingerprint: Fingerprint
+    id: SessionId = field(default_factory=_new_id)
+    tool: Line = ""
+    command: Line = ""
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
     setup: SessionSetup
-    samples_of: str | None = None
-    n_samples: int | None = None
-    id: str | None = None
+    samples_of: Word | None = None
+    n_samples: Whole | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(SessionHeader):
+    """A session: its header, and where it lies."""
+
+    path: Path
 
     @property
     def simulated(self) -> bool:
@@ -103,19 +113,7 @@ class Session:
         return self.fingerprint.simulated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderFile:
-    """session.json as it stands; ``simulated`` is there for people."""
-
-    format: int
-    tool: Line = ""
-    command: Line = ""
-    simulated: bool = False
-    fingerprint: Fingerprint = field(default_factory=Fingerprint)
-    setup: SessionSetup
-    samples_of: Word | None = None
-    n_samples: Whole | None = None
-    id: SessionId | None = None
+_HEADER_FIELDS: Final = tuple(one.name for one in fields(SessionHeader))
 
 
 def open_session(path: Path) -> Session:
@@ -146,17 +144,10 @@ def open_session(path: Path) -> Session:
             hint=f"use the rccltune that wrote it{named}, or measure or import anew, into another "
             "session (-o DIR).",
         )
-    read = read_json(HeaderFile, content, where, _RESTORE)
-    return Session(
-        path=path,
-        command=read.command,
-        tool=read.tool,
-        fingerprint=read.fingerprint,
-        setup=read.setup,
-        samples_of=read.samples_of,
-        n_samples=read.n_samples,
-        id=read.id,
-    )
+    for beside in ("format", "simulated"):
+        plain.pop(beside, None)
+    read = read_json(SessionHeader, json.dumps(plain).encode(), where, _RESTORE)
+    return Session(path=path, **{name: getattr(read, name) for name in _HEADER_FIELDS})
 
 
 def imported_files(path: Path) -> tuple[ImportedFile, ...]:
@@ -283,17 +274,8 @@ def _ordered(samples: pd.DataFrame) -> pd.DataFrame:
 
 def write_header(session: Session) -> None:
     """Write session.json."""
-    plain = {
-        "format": FORMAT,
-        "id": session.id or uuid.uuid4().hex,
-        "tool": to_plain(session.tool),
-        "command": to_plain(session.command),
-        "simulated": session.simulated,
-        "fingerprint": to_plain(session.fingerprint),
-        "setup": to_plain(session.setup),
-        "samples_of": session.samples_of,
-        "n_samples": session.n_samples,
-    }
+    plain = {name: to_plain(getattr(session, name)) for name in _HEADER_FIELDS}
+    plain |= {"format": FORMAT, "simulated": session.simulated}
     write_atomically(session.path / HEADER, _json(plain))
 
 

@@ -20,7 +20,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.estimate import Estimate
 from rccltune.session.runs import EndFile, RunFile
 from rccltune.session.sample_table import COLUMNS
-from rccltune.session.store import HeaderFile
+from rccltune.session.store import SessionHeader
 from rccltune.verify import verdict
 
 KEY = b"the user's own"
@@ -179,9 +179,9 @@ def test_links_pipes_and_broken_files_are_left_out(session: Path, tmp_path: Path
 
 def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None:
     """Whoever adds one to a file of a session decides here whether it is sent."""
-    # The rule file says what it requires, and is sent.
-    on_purpose = {"command", "requires"}
-    records = (HeaderFile, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
+    # The rule file says what it requires, and is sent; of rccl-tests neither logs nor facts are.
+    on_purpose = {"command", "requires", "stated"}
+    records = (SessionHeader, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
     records += (Estimate, choice.LeftToLibrary, verdict.IdleEffect)
     records += (
         measurement.Fingerprint,

@@ -23,7 +23,7 @@ from rccltune.model.measurement import Fingerprint, ImportedFile
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
 from rccltune.session.runs import EndFile, RunFile
-from rccltune.session.store import HeaderFile
+from rccltune.session.store import SessionHeader
 from rccltune.transferbench import LinkRates
 from rccltune.verify.verdict_store import FailedVerification, VerdictFile
 
@@ -31,7 +31,7 @@ from rccltune.verify.verdict_store import FailedVerification, VerdictFile
 T = typing.TypeVar("T")
 ROOTS = (
     *(
-        HeaderFile,
+        SessionHeader,
         ImportedFile,
         FitFile,
         VerdictFile,
