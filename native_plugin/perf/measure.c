@@ -196,7 +196,7 @@ static const char *capture(const struct call *call, uint64_t key, struct row *ro
 {
     double each = estimate(call, row);
     asked_into(row); /* a graph's calls may be asked about with other words: registered */
-    long n = each > 0 ? (long)(call->step->least_us / 2 / each) : MOST_CAPTURED;
+    long n = each > 0 ? (long)ceil(call->step->least_us / PARTS / each) : MOST_CAPTURED;
     n = n < fewest(call->step) ? fewest(call->step) : n > MOST_CAPTURED ? MOST_CAPTURED : n;
     long places = (long)(communicator.room / call->n_bytes);
     n = n < places ? n : places;
