@@ -58,6 +58,9 @@ enum { CAPTURE_THREAD_LOCAL = 1, STREAM_NON_BLOCKING = 1, SCALAR_ON_HOST = 1 };
     X(int, fill, MemsetAsync, (void *, int, size_t, void *)) \
     X(int, make_stream, StreamCreateWithFlags, (void **, unsigned)) \
     X(int, wait, StreamSynchronize, (void *)) \
+    X(int, make_event, EventCreateWithFlags, (void **, unsigned)) \
+    X(int, record, EventRecord, (void *, void *)) \
+    X(int, elapsed, EventElapsedTime, (float *, void *, void *)) \
     X(const char *, error_string, GetErrorString, (int)) \
     X(int, last_error, GetLastError, (void)) \
     X(int, begin_capture, StreamBeginCapture, (void *, int)) \

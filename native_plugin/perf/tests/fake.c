@@ -3,12 +3,14 @@
  * end.  What goes wrong comes from the environment: FAKE_FAULT is exit, kill, hang, error or
  * capture, and strikes rank FAKE_RANK at its call number FAKE_CALL.  FAKE_FREE_MIB is device
  * memory, FAKE_DEVICES how many devices there are, FAKE_SAME_DEVICE=1 gives all the same address,
- * FAKE_BUS this one.  FAKE_MEMORY=0: the library allocates none.
+ * FAKE_BUS this one.  FAKE_MEMORY=0: the library allocates none.  FAKE_WAY_US: what it takes to
+ * wait for a stream that is done.  FAKE_SAYS: graphs are said as they come and go.
  */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -56,15 +58,60 @@ static int call(size_t n)
 }
 
 NOTHING(cudaFree, void *p)
-NOTHING(cudaStreamSynchronize, void *stream)
 NOTHING(cudaGetLastError, void)
 NOTHING(cudaGraphLaunch, void *graph, void *stream)
 NOTHING(cudaGraphExecDestroy, void *graph)
-NOTHING(cudaGraphDestroy, void *graph)
 NOTHING(ncclCommDestroy, void *comm)
 NOTHING(ncclMemFree, void *p)
 NOTHING(ncclGroupStart, void)
 NOTHING(ncclGroupEnd, void)
+
+static void say(const char *words)
+{
+    if (getenv("FAKE_SAYS") != NULL)
+        puts(words);
+    fflush(stdout);
+}
+
+EXPORT int cudaGraphDestroy(void *graph);
+int cudaGraphDestroy(void *graph)
+{
+    (void)graph;
+    say("graph destroyed");
+    return 0;
+}
+
+/* The way to a device and back may be long. */
+EXPORT int cudaStreamSynchronize(void *stream);
+int cudaStreamSynchronize(void *stream)
+{
+    (void)stream;
+    usleep((unsigned)number("FAKE_WAY_US", 0));
+    return 0;
+}
+
+EXPORT int cudaEventCreateWithFlags(void **event, unsigned flags);
+int cudaEventCreateWithFlags(void **event, unsigned flags)
+{
+    (void)flags;
+    *event = malloc(sizeof(struct timespec));
+    return *event != NULL ? 0 : 2;
+}
+
+EXPORT int cudaEventRecord(void *event, void *stream);
+int cudaEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    return clock_gettime(CLOCK_MONOTONIC, event);
+}
+
+EXPORT int cudaEventElapsedTime(float *ms, void *from, void *to);
+int cudaEventElapsedTime(float *ms, void *from, void *to)
+{
+    const struct timespec *a = from, *b = to;
+    *ms = 1e3f * (float)(b->tv_sec - a->tv_sec) + 1e-6f * (float)(b->tv_nsec - a->tv_nsec);
+    return 0;
+}
 
 EXPORT int cudaGetDeviceCount(int *n);
 int cudaGetDeviceCount(int *n)
@@ -174,6 +221,7 @@ int cudaStreamEndCapture(void *stream, void **graph)
 {
     (void)stream;
     capturing = 0;
+    say("captured");
     *graph = is_fault("capture") ? NULL : &device;
     return is_fault("capture") ? 5 : 0;
 }

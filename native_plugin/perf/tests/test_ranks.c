@@ -192,6 +192,46 @@ static void check_environment(void)
     CHECK(lines_with("rank-1.csv", "# variable NCCL_GRAPH_REGISTER=1") == 1);
 }
 
+static double time_in(const char *name, const char *start_of_line)
+{
+    double us = -1;
+    for (const char *at = text_of_file(name); at != NULL && *at != '\0';) {
+        size_t n = strlen(start_of_line);
+        if (strncmp(at, start_of_line, n) == 0)
+            CHECK(sscanf(at + n, "%*d,%lf", &us) == 1);
+        at = strchr(at, '\n');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return us;
+}
+
+/* The host's way to the device and back, 50 ms here, is in no time; by loop and by graph. */
+static void check_times(void)
+{
+    static const char plan[] = "plan 2 4096\ncommunicator\n"
+                               "measure all_reduce float sum out 4096 loop 1 20 0\n"
+                               "measure all_reduce float sum out 4096 graph 1 20 0\n";
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_WAY_US=50000", NULL);
+    CHECK(run(plan, "2", NULL) == 0);
+    double loop = time_in("rank-0.csv", "3,0,measure,4096,");
+    double graph = time_in("rank-0.csv", "4,0,measure,4096,");
+    CHECK(loop >= 0 && loop < 1000 && graph >= 0 && graph < 1000);
+}
+
+/* A call that is timed again in its communicator is replayed, not captured anew; in the next one
+ * it is. */
+static void check_kept_graphs(void)
+{
+    static const char timed[] = "measure all_reduce float sum out 4096 graph 1 20 0\n";
+    char plan[512];
+    snprintf(plan, sizeof plan, "plan 2 4096\ncommunicator\n%s%s%scommunicator\n%s", timed, timed,
+             timed, timed);
+    set("RCCLTUNE_PERF_TOKEN=abc", "FAKE_SAYS=1", NULL);
+    CHECK(run(plan, "1", NULL) == 0);
+    CHECK(lines_with("said", "captured") == 2 && lines_with("said", "graph destroyed") == 1);
+    CHECK(lines_with("rank-0.csv", "5,0,measure,4096,") == 1);
+}
+
 /* What only the library's own memory can have: it is asked for some there, and there alone. */
 static void check_registered(void)
 {
@@ -546,6 +586,8 @@ int main(int argc, char **argv)
     CHECK(mkdtemp(folder) != NULL);
     check_rows();
     check_environment();
+    check_times();
+    check_kept_graphs();
     check_registered();
     check_launchers();
     check_facts();

@@ -79,7 +79,7 @@ int main(void)
     CHECK(strcmp(getenv("NCCL_DEBUG_SUBSYS"), "INIT,BOOTSTRAP,ENV") == 0);
     CHECK(*getenv("NCCL_DEBUG_FILE") == '\0');
     CHECK(tuning_log_stop(count_resets) && n_resets == 1); /* once */
-    tuning_log_resume(NULL); /* a library that cannot: it stays off */
+    tuning_log_resume(NULL);                               /* a library that cannot: it stays off */
     CHECK(strcmp(getenv("NCCL_DEBUG"), "WARN") == 0);
     tuning_log_resume(count_resets);
     CHECK(n_resets == 2);
