@@ -275,7 +275,8 @@ void measure_graph(const struct call *call, struct row *row)
         *row = graph->row;
     }
     long n = graph->n * PARTS;
-    long launches = (calls_for(call->step, graph->each_us) + n - 1) / n;
+    long launches = (calls_for(call->step, graph->each_us) + n / 2) / n;
+    launches = launches > 0 ? launches : 1;
     double parts[PARTS];
     barrier();
     if (!is_simulated())
