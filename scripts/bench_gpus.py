@@ -2,15 +2,17 @@
 
     scripts/bench gpus tune --ranks 2 --sessions 5 -o FOLDER -- --collective all_reduce
     scripts/bench gpus ab --ranks 2 --session SESSION --rccl-tests DIR --collective all_reduce
+    scripts/bench gpus sides --ranks 2 --comparison FOLDER --env NAME=VALUE --rccl-tests DIR
     scripts/bench gpus share --ranks 2 --session SESSION --collective all_reduce
 
 ``tune`` runs `rccltune tune` as a user would, each time in a new folder; what stands behind ``--`` goes
 to it as it is. ``ab`` launches nccl-tests with the session's rules and without, in turns, once launched
 one by one and once by ``-G``: intervals of 95 % over pairs of launches, corrected for the number of
-sizes. ``share`` measures every setting, the rules and silence in each communicator, four sizes an
-octave, by graphs below 4 MiB; the best of many is partly luck, so it is chosen on every other
-communicator and valued on the rest, and the other way round. NVLink multicast stays off in every
-process. ``--simulate NODE`` tries the bench itself.
+sizes. ``sides`` does so with a variable and without, and holds it against what ``rccltune compare site
+site+NAME=VALUE`` found: ``-G`` up to 4 MiB, launched one by one above. ``share`` measures every setting,
+the rules and silence in each communicator, four sizes an octave, by graphs below 4 MiB; the best of many
+is partly luck, so it is chosen on every other communicator and valued on the rest, and the other way
+round. NVLink multicast stays off in every process. ``--simulate NODE`` tries the bench itself.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ SIZES = tuple(round(KIB * 2 ** (step / 4) / 64) * 64 for step in range(18 * 4 + 
 BY_LOOP = 3 << 19
 GRAPHS_BELOW = 4 << 20
 LEAST, LEAST_ONE_BY_ONE = 0.98, 0.97
+NEAR = 0.02
 LIMIT_S = 300
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 PROTOCOLS = ("ll", "ll128", "simple")
@@ -68,21 +71,26 @@ def main() -> int:
 def read_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parts = parser.add_subparsers(required=True, metavar="tune|ab|share")
+    parts = parser.add_subparsers(required=True, metavar="tune|ab|sides|share")
     tuning = parts.add_parser("tune")
     tuning.add_argument("--sessions", type=int, default=1)
     tuning.add_argument("-o", "--output", type=Path, required=True, help="folder of sessions")
     tuning.add_argument("further", nargs="*", help="options of rccltune tune, behind --")
-    comparing = parts.add_parser("ab")
-    comparing.add_argument("--rccl-tests", type=Path, required=True, metavar="DIR")
-    comparing.add_argument("--launches", type=int, default=8, help="of each arm and clock")
-    comparing.add_argument("--most-s", type=float, default=3600, help="no launch ends behind it")
+    comparing, checking = parts.add_parser("ab"), parts.add_parser("sides")
+    for one in (comparing, checking):
+        one.add_argument("--rccl-tests", type=Path, required=True, metavar="DIR")
+        one.add_argument("--launches", type=int, default=8, help="of each arm and clock")
+        one.add_argument("--most-s", type=float, default=3600, help="no launch ends behind it")
+    checking.add_argument("--comparison", type=Path, required=True, metavar="FOLDER")
+    checking.add_argument("--env", required=True, metavar="NAME=VALUE", help="of side B")
     sharing = parts.add_parser("share")
     sharing.add_argument("--communicators", type=int, default=8, help="4 at least")
     for one in (comparing, sharing):
         one.add_argument("--session", type=Path, required=True)
+    for one in (comparing, checking, sharing):
         one.add_argument("--collective", type=Collective.parse, default=Collective.ALL_REDUCE)
-    for one, function in ((tuning, tune), (comparing, ab), (sharing, share)):
+    parts_of = ((tuning, tune), (comparing, ab), (checking, check_sides), (sharing, share))
+    for one, function in parts_of:
         options_of(one)
         one.set_defaults(part=function)
     return parser.parse_args()
@@ -158,26 +166,7 @@ def ab(options: argparse.Namespace) -> bool:
         "NCCL_TUNER_PLUGIN": str(plugin.library()),
         "NCCL_TUNER_CONFIG_FILE": str(path),
     }
-    variables = ground_of(options).variables | OPEN_MPI
-    found: dict[str, Logs] = {LOOP: {}, GRAPH: {}}
-    began, made_of = time.monotonic(), []
-    for number in range(options.launches):
-        spent_s = time.monotonic() - began
-        if number > 1 and spent_s * (number + 1) / number > options.most_s:
-            print(f"  {number} of {options.launches} launches: no time for more")
-            break
-        for clock, more in ((LOOP, ()), (GRAPH, ("-G", "20"))):
-            made = {}
-            for rules in (False, True) if number % 2 == 0 else (True, False):
-                made[rules] = times(options, variables | (tuned if rules else {}), more)
-            for nbytes, time_us in made[False].items():
-                ratio = log(time_us / made[True][nbytes])
-                found[clock].setdefault(nbytes, []).append(ratio)
-                made_of.append((number, clock, nbytes, time_us, made[True][nbytes]))
-        print(f"  launch {number}: {time.monotonic() - began:.0f} s", flush=True)
-        if options.rows:
-            names = ["launch", "clock", "nbytes", "untouched_us", "tuned_us"]
-            pd.DataFrame(made_of, columns=names).to_csv(options.rows, index=False)
+    found = pairs_of_launches(options, tuned)
     sizes = sorted(found[LOOP])
     n_launches = len(found[LOOP][sizes[0]])
     print(f"{path.name}, {options.collective.value}: {n_launches} launches of each arm")
@@ -204,6 +193,54 @@ def ab(options: argparse.Namespace) -> bool:
         f"{LEAST_ONE_BY_ONE} one by one: {', '.join(behind) or 'none'}"
     )
     return not slow and not behind
+
+
+def pairs_of_launches(options: argparse.Namespace, added: Mapping[str, str]) -> dict[str, Logs]:
+    """log(untouched / with ``added``) of each pair of launches, by clock and size."""
+    variables: dict[str, str] = {**ground_of(options).variables, **OPEN_MPI}
+    found: dict[str, Logs] = {LOOP: {}, GRAPH: {}}
+    began, made_of = time.monotonic(), []
+    for number in range(options.launches):
+        spent_s = time.monotonic() - began
+        if number > 1 and spent_s * (number + 1) / number > options.most_s:
+            print(f"  {number} of {options.launches} launches: no time for more")
+            break
+        for clock, more in ((LOOP, ()), (GRAPH, ("-G", "20"))):
+            made = {}
+            for is_b in (False, True) if number % 2 == 0 else (True, False):
+                made[is_b] = times(options, {**variables, **(added if is_b else {})}, more)
+            for nbytes, time_us in made[False].items():
+                ratio = log(time_us / made[True][nbytes])
+                found[clock].setdefault(nbytes, []).append(ratio)
+                made_of.append((number, clock, nbytes, time_us, made[True][nbytes]))
+        print(f"  launch {number}: {time.monotonic() - began:.0f} s", flush=True)
+        if options.rows:
+            names = ["launch", "clock", "nbytes", "untouched_us", "tuned_us"]
+            pd.DataFrame(made_of, columns=names).to_csv(options.rows, index=False)
+    return found
+
+
+def check_sides(options: argparse.Namespace) -> bool:
+    """Whether nccl-tests say what a comparison says, within 2 % at nine sizes of ten."""
+    name, _, value = options.env.partition("=")
+    compared = pd.read_csv(options.comparison / "comparison.csv")
+    own = compared[compared["collective"] == options.collective.value].set_index("nbytes")
+    found = pairs_of_launches(options, {name: value})
+    print(f"{options.env}, {options.collective.value}: time with it / time without")
+    print(f"  {'size':>10}  compare                  nccl-tests")
+    is_near = []
+    for nbytes, row in own.iterrows():
+        clock = GRAPH if nbytes <= GRAPHS_BELOW else LOOP
+        if nbytes not in found[clock]:
+            continue
+        by_tests, low, high = interval([-one for one in found[clock][nbytes]])
+        is_near.append(abs(log(by_tests / row["ratio"])) <= NEAR)
+        print(
+            f"  {format_size(nbytes):>10}  {row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+            f"   {by_tests:.3f} ({low:.3f} to {high:.3f}){'' if is_near[-1] else '  OTHERWISE'}"
+        )
+    print(f"  within 2 %: {sum(is_near)} of {len(is_near)} sizes")
+    return sum(is_near) >= 0.9 * len(is_near) > 0
 
 
 def times(
