@@ -1,15 +1,14 @@
-"""The link map: sendrecv between pairs of devices of each class, measured and drawn.
+"""The link map: sendrecv of the rank program between pairs of devices of each class, drawn.
 
-The launches are kept as a sweep's are, in a folder of their own (``links/``), because they speak
-of two devices each and must never be pooled with those of a whole node.
+Each pair is a start of two ranks of its own, kept as a sweep's runs are (``links/pair-0-1/``): it
+speaks of two devices, and is never pooled with those of a whole node.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -19,16 +18,19 @@ from rccltune.launch import signals
 from rccltune.machine import links, placement, records
 from rccltune.machine.links import DevicePair
 from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
-from rccltune.measure import instrument, rccl_tests
-from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
-from rccltune.measure.site import Site, SiteRequest, find_site
+from rccltune.measure import instrument
+from rccltune.measure.instrument import Instrument
+from rccltune.measure.rank_program import waiting_ranks
+from rccltune.measure.site import SiteRequest
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.links import LinkClass, LinkMap, PairTimes
-from rccltune.model.measurement import StatedFacts
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE, Scale
-from rccltune.model.vocabulary import Collective, Placement, format_size
-from rccltune.session import files, store
+from rccltune.model.settings import BASELINE, RankLocation, Scale
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.session import files, plan, runs, store
+from rccltune.session.plan import CollectiveCall, Label, Step, TimingEffort
+from rccltune.session.rows import rows_of_runs
+from rccltune.session.runs import Run
 from rccltune.session.store import Session, SessionSetup
 from rccltune.simulate import compiled
 
@@ -38,11 +40,12 @@ SMALL: Final = 8
 LARGE: Final = 64 << 20
 PAIR: Final = Scale(n_nodes=1, n_ranks=2)
 # Twenty calls of 13 µs are over before clocks have risen.
-_ITERATIONS: Final = 100
-# Pairs of each class of links, and launches of each pair.
+_EFFORT: Final = TimingEffort(least_us=1000, least_calls=100, most_us=1_000_000)
+# Pairs of each class of links, and communicators of each pair.
 PER_CLASS: Final = 3
 REPEATS: Final = 3
-_RECORD: Final = "links/links.json"
+_FOLDER: Final = "links"
+_RECORD: Final = f"{_FOLDER}/links.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,48 +58,16 @@ class LinkMapPlan:
     """
 
     folder: Path
-    site: Site
+    found: Instrument
     machine: str
     vendor: str | None
     devices: tuple[int, ...]
     every: tuple[DevicePair, ...]
     chosen: tuple[DevicePair, ...]
 
-    @property
-    def links(self) -> Path:
-        """Folder of the launches and of the record."""
-        return self.folder / "links"
-
-
-@dataclass(slots=True)
-class _PairResult:
-    """Times of one pair of devices so far, in µs."""
-
-    small: list[float] = field(default_factory=list)
-    large: list[float] = field(default_factory=list)
-    launches: list[str] = field(default_factory=list)
-    failure: str | None = None
-    library: str | None = None
-
-    def take(self, done: BenchmarkResult) -> None:
-        """One launch more."""
-        self.launches.append(done.folder.name)
-        self.library = done.library or self.library
-        if done.table is None or done.failure is not None:
-            self.failure = done.words
-            return
-        # Out of place: older releases have no in-place half for sendrecv.
-        good = done.table[
-            (done.table["unusable"] == "")
-            & (done.table["placement"] == Placement.OUT_OF_PLACE.value)
-        ]
-        times = {int(row.nbytes): float(row.time_us) for row in good.itertuples()}
-        gone = [format_size(nbytes) for nbytes in (SMALL, LARGE) if nbytes not in times]
-        if gone:
-            self.failure = f"its table has no usable row of {' and '.join(gone)}"
-            return
-        self.small.append(times[SMALL])
-        self.large.append(times[LARGE])
+    def folder_of(self, pair: DevicePair) -> Path:
+        """Folder of a pair's runs."""
+        return self.folder / _FOLDER / f"pair-{pair.first.index}-{pair.second.index}"
 
 
 def stored_links(folder: Path) -> LinkMap | None:
@@ -115,36 +86,32 @@ def prepare_links(
     """Find out which pairs there are and what to measure them with. Nothing is started.
 
     Args:
-        request: benchmarks, launcher, simulated node.
+        request: library, simulated node.
         folder: the session.
         system: this machine; None where a node is simulated.
 
     Raises:
-        MachineError: no sendrecv benchmark, no launcher, fewer than two GPUs, no topology.
+        MachineError: no library, fewer than two GPUs, no topology.
         SessionError: the session is of another machine.
     """
     gpus = links.usable(system, os.environ) if system is not None else ()
     # Of a sweep's ranks two are left, on this host.
-    site = find_site(replace(request, n_ranks=PAIR.n_ranks, placement=None, hostfile=None))
-    if Collective.SENDRECV not in site.programs:
-        raise MachineError(
-            "there is no sendrecv_perf beside the other benchmarks",
-            where=str(Path(next(iter(site.programs.values()))).parent),
-            hint="build all of rccl-tests (make MPI=1) and name the folder with --rccl-tests.",
-        )
-    if site.node is not None:
-        system = placement.simulated_system(site.node)
+    pair = replace(request, n_ranks=PAIR.n_ranks, placement=None, hostfile=None, launcher="local")
+    found = instrument.find_instrument(pair, folder / _FOLDER, None, must_choose=False)
+    if found.site.node is not None:
+        system = placement.simulated_system(found.site.node)
         gpus = links.usable(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
-    instrument.same_machine(folder, site)
+    instrument.same_machine(folder, found.site, is_perf=True)
     every = links.pairs(gpus, system.links)
-    mode = site.fingerprint.mode
-    named = (site.fingerprint.product or system.product, str(mode) if mode and mode.compute else "")
+    known = found.site.fingerprint
+    mode = str(known.mode) if known.mode and known.mode.compute else ""
+    words = (known.product or system.product or "GPUs of unknown kind", mode)
     return LinkMapPlan(
         folder=folder,
-        site=site,
-        machine=", ".join(word for word in named if word) or "GPUs of unknown kind",
+        found=found,
+        machine=", ".join(filter(None, words)),
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
         every=every,
@@ -155,7 +122,7 @@ def prepare_links(
 def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) -> LinkMap:
     """Measure every chosen pair and write the record.
 
-    A pair that fails is shown as failed. Launches that ended well are never repeated, so the same
+    A pair that fails is shown as failed. Pairs that ended well are never repeated, so the same
     command continues what was interrupted.
 
     Raises:
@@ -164,9 +131,9 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
         SessionError: another writer, or the disk refuses.
         KeyboardInterrupt: after all that was started is gone.
     """
-    site = prepared.site
+    site = prepared.found.site
     with files.writing(prepared.folder, reporter), signals.interruptible():
-        if not (prepared.folder / "session.json").exists():
+        if not (prepared.folder / store.HEADER).exists():
             header = Session(
                 path=prepared.folder,
                 command=command,
@@ -175,122 +142,118 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
                 setup=SessionSetup(),
             )
             store.write_header(header)
-        node = None if site.node is None else prepared.links / "node.node"
-        if site.node is not None and node is not None:
+        if site.node is not None:
+            node = prepared.folder / _FOLDER / store.NODE_FILE
             files.write_atomically(node, compiled.written(site.node))
-        pairs = _measured(prepared, RcclTestsSetup(site=site, node=node), reporter)
-        done = _link_map(prepared, pairs)
+        done = _link_map(prepared, tuple(_measured(prepared, reporter)))
         if len(done.failed) == len(done.pairs):
             first = done.failed[0]
             raise LaunchError(
                 f"sendrecv works between no two devices: {first.failure}",
-                where=f"{prepared.links}/launches/{first.launches[-1]}/",
-                hint="run its command by hand (command.txt has it) until it works.",
+                where=str(prepared.folder / first.log),
+                hint="run its command by hand (run.json has it) until it works.",
             )
         store.write_derived(prepared.folder, _RECORD, done)
     return done
 
 
-def _measured(
-    prepared: LinkMapPlan, where: RcclTestsSetup, reporter: Reporter
-) -> dict[DevicePair, _PairResult]:
-    """Run what is missing, in rounds over all pairs, so that a drift hits every class alike.
-
-    A pair that fails is left out of later rounds.
-    """
-    pairs = {pair: _PairResult() for pair in prepared.chosen}
-    seconds: list[float] = []
-    turns = [(turn, pair) for turn in range(REPEATS) for pair in pairs]
-    for number, (turn, pair) in enumerate(turns, start=1):
-        tried = pairs[pair]
-        if tried.failure is not None:
-            continue
-        first, second = pair.first.index, pair.second.index
-        own = prepared.links / "launches" / f"pair-{first}-{second}-{turn}"
-        stated = StatedFacts(
-            collective=Collective.SENDRECV,
-            setting=BASELINE,
-            n_ranks=PAIR.n_ranks,
-            n_nodes=PAIR.n_nodes,
-            assume=(("rank_placement", pair.link.value),),
-        )
-        if rccl_tests.is_complete(own):
-            tried.take(rccl_tests.read_launched(own, stated))
-            continue
-        with files.disk_errors(own):
-            shutil.rmtree(own, ignore_errors=True)
-        done = rccl_tests.launch(
-            where,
-            _command(where.site),
-            own,
-            stated,
-            added=variables_that_choose(prepared.vendor, first, second),
-            # The site's choice of devices is in the pairs already; a second one would index the
-            # first.
-            removed=VISIBLE,
-            timeout_s=rccl_tests.limit_s(seconds),
-        )
-        if changes := where.site.changed():
-            raise MachineError(
-                f"the machine changed during a launch: {'; '.join(changes)}",
-                hint="measure it anew into another session.",
+def _measured(prepared: LinkMapPlan, reporter: Reporter) -> list[PairTimes]:
+    """Measure what is missing."""
+    made = []
+    for number, pair in enumerate(prepared.chosen, start=1):
+        kept = [_times(pair, run) for run in runs.read_runs(prepared.folder_of(pair))]
+        times = next((one for one in kept if one.failure is None), None)
+        if times is None:
+            times = _times(pair, _started(prepared, pair))
+            if changes := prepared.found.site.changed():
+                raise MachineError(
+                    f"the machine changed during a launch: {'; '.join(changes)}",
+                    hint="measure it anew into another session.",
+                )
+            reporter.say(
+                f"[{number}/{len(prepared.chosen)}] devices {pair.first.index} and "
+                f"{pair.second.index}, {pair.link.meaning}: {times.failure or 'ok'}"
             )
-        tried.take(done)
-        seconds += [done.seconds] if tried.failure is None else []
-        reporter.say(
-            f"[{number}/{len(turns)}] devices {first} and {second}, {pair.link.meaning}: "
-            f"{tried.failure or 'ok'}, {done.seconds:.1f} s"
-        )
-    return pairs
+        made.append(times)
+    return made
 
 
-def _command(site: Site) -> tuple[str, ...]:
-    call = BenchmarkCall(
-        collective=Collective.SENDRECV,
-        min_nbytes=SMALL,
-        max_nbytes=LARGE,
-        factor=LARGE // SMALL,
-        placements=(Placement.OUT_OF_PLACE,),
-        iterations=_ITERATIONS,
+def _started(prepared: LinkMapPlan, pair: DevicePair) -> Run:
+    """A start of two ranks on a pair's devices: communicators with both sizes."""
+    ground, numbers = prepared.found.ground, (pair.first.index, pair.second.index)
+    chosen = variables_that_choose(prepared.vendor, *numbers)
+    added = dict(ground.added) | dict(chosen)
+    ground = replace(
+        ground,
+        place=RankLocation(name=pair.link.value, scale=PAIR, devices=numbers),
+        added=tuple(added.items()),
+        # The site's own choice is in the pairs already; a second one would index the first.
+        cleared=(*ground.cleared, *VISIBLE),
     )
-    # Without a launcher one process has both devices.
-    alone = site.launcher.flavour == "none" and site.node is None
-    n_gpus = PAIR.n_ranks if alone else 1
-    return rccl_tests.command(site, call, n_started=PAIR.n_ranks, n_gpus=n_gpus)
+    small, large = (
+        CollectiveCall(Collective.SENDRECV, "float", "sum", Placement.OUT_OF_PLACE, nbytes)
+        for nbytes in (SMALL, LARGE)
+    )
+    first = plan.CHECK if prepared.found.checked_up_to != 0 else plan.CALL
+    steps = [
+        # The first calls connect the ranks.
+        *[Step(first, BASELINE, small)] * 3,
+        *(Step(plan.MEASURE, BASELINE, one, plan.LOOP, _EFFORT) for one in (small, large)),
+    ]
+    folder = prepared.folder_of(pair)
+    with waiting_ranks(ground, folder, site=os.environ, with_plugin=False, largest=LARGE) as ranks:
+        ranks.make({Label(plan.SITE, number): steps for number in range(REPEATS)})
+    return ranks.run
 
 
-def _link_map(prepared: LinkMapPlan, pairs: Mapping[DevicePair, _PairResult]) -> LinkMap:
-    node = prepared.site.node
+def _times(pair: DevicePair, run: Run) -> PairTimes:
+    """What a run says of its pair."""
+    table = rows_of_runs([run])
+    timed = table[(table["step"] == plan.MEASURE) & (table["note"] == "")].dropna(
+        subset=["time_us"]
+    )
+    small, large = (
+        tuple(timed.loc[timed["asked_nbytes"] == nbytes, "time_us"].astype(float))
+        for nbytes in (SMALL, LARGE)
+    )
+    end, failure = run.ended, None
+    if end is not None and end.failure is not None:
+        failure = f"it {end.failure.words}{f' ({end.words})' if end.words else ''}"
+    elif (table["wrong"] > 0).any():
+        failure = "its results are wrong"
+    elif not len(small) == len(large) == REPEATS:
+        failure = "it was interrupted"
+    return PairTimes(
+        first=pair.first.index,
+        second=pair.second.index,
+        names=(pair.first.address, pair.second.address),
+        link=pair.link,
+        small_us=small,
+        large_us=large,
+        run=run.number,
+        failure=failure,
+    )
+
+
+def _link_map(prepared: LinkMapPlan, pairs: tuple[PairTimes, ...]) -> LinkMap:
+    site = prepared.found.site
     return LinkMap(
         machine=prepared.machine,
-        simulated=node is not None,
-        node=node.name if node is not None else None,
+        simulated=site.node is not None,
+        node=site.node.name if site.node is not None else None,
         measured=datetime.now(tz=timezone.utc).isoformat(timespec="seconds"),
-        benchmark=Collective.SENDRECV.benchmark,
-        library=next((tried.library for tried in pairs.values() if tried.library), None),
+        library=site.library,
         small_nbytes=SMALL,
         large_nbytes=LARGE,
         repeats=REPEATS,
         devices=prepared.devices,
         grid=_grid(prepared),
-        pairs=tuple(
-            PairTimes(
-                first=pair.first.index,
-                second=pair.second.index,
-                names=(pair.first.address, pair.second.address),
-                link=pair.link,
-                small_us=tuple(tried.small),
-                large_us=tuple(tried.large),
-                launches=tuple(tried.launches),
-                failure=tried.failure,
-            )
-            for pair, tried in pairs.items()
-        ),
+        pairs=pairs,
     )
 
 
 def _grid(prepared: LinkMapPlan) -> tuple[str, ...]:
-    order = {link: str(position) for position, link in enumerate(LinkClass)}
+    order: Mapping[LinkClass, str] = {link: str(at) for at, link in enumerate(LinkClass)}
     cells = {}
     for pair in prepared.every:
         a, b = pair.first.index, pair.second.index
@@ -328,7 +291,6 @@ def links_json(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[st
         "node": done.node,
         "machine": done.machine,
         "measured": done.measured,
-        "benchmark": done.benchmark,
         "library": done.library,
         "small_bytes": done.small_nbytes,
         "large_bytes": done.large_nbytes,
@@ -354,7 +316,7 @@ def links_json(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[st
                 "latency_us": pair.latency_us,
                 "gb_per_s": done.bandwidth(pair),
                 "failure": pair.failure,
-                "logs": [f"links/launches/{one}" for one in pair.launches],
+                "log": pair.log,
             }
             for pair in done.pairs
         ],

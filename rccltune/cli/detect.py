@@ -38,8 +38,8 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
 
     With --links the answer is a link map instead: latency and bandwidth of sendrecv between a few
     pairs of devices of one IOD, of one OAM, and of two. It is measured once, kept and drawn in
-    the session, and shown from there when asked for again. A session that was swept says where:
-    with which benchmarks and launcher, or on which simulated node.
+    the session, and shown from there when asked for again. A session that was swept says with
+    which library, or on which simulated node.
 
     \b
     Example:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
-from rccltune.cli.progress import minutes
 from rccltune.model.errors import LaunchError, SessionError
 from rccltune.model.links import LinkMap, Spread
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
@@ -61,7 +60,7 @@ def show_links(
         first = done.failed[0]
         raise LaunchError(
             f"{len(done.failed)} of {len(done.pairs)} pairs failed; the rest is kept",
-            where=f"{session}/links/launches/{first.launches[-1]}/",
+            where=f"{session}/{first.log}",
             hint="the same command tries the failed ones again.",
         )
 
@@ -82,16 +81,11 @@ def _measured(
 
 
 def _talk_before(console: Console, prepared: LinkMapPlan) -> None:
-    from rccltune.links import REPEATS
-
-    site = prepared.site
+    site = prepared.found.site
     if site.node is not None:
         console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
-    n_launches = len(prepared.chosen) * REPEATS
-    guess = f", about {minutes(n_launches * site.start_s)}" if site.start_s is not None else ""
     console.say(
-        f"{len(prepared.chosen)} of {len(prepared.every)} pairs, {n_launches} launches in "
-        f"all{guess}"
+        f"{len(prepared.chosen)} of {len(prepared.every)} pairs, a start of two ranks for each"
     )
 
 
@@ -99,13 +93,13 @@ def _text(done: LinkMap, pictures: tuple[Path, ...]) -> JoinedLines:
     head = [f"SIMULATED node {done.node}: no hardware was measured"] if done.simulated else []
     n_there = sum(row.n_there for row in done.rows)
     small, large = format_size(done.small_nbytes), format_size(done.large_nbytes)
-    library = f", library {done.library}" if done.library else ""
+    library = f" of {done.library}" if done.library else ""
     head.append(
         f"{done.machine}: {len(done.devices)} devices, {len(done.pairs)} of {n_there} pairs tried, "
         f"{done.times_text}"
     )
     head.append(
-        f"{done.benchmark}{library}, both devices sending at once: latency at {small}, bandwidth "
+        f"sendrecv{library}, both devices sending at once: latency at {small}, bandwidth "
         f"of one direction at {large}"
     )
     parts = [join_lines(head), _classes(done), _pairs(done)]
@@ -143,7 +137,7 @@ def _pairs(done: LinkMap) -> str:
             pair.link.meaning,
             _number(pair.latency_us),
             _number(done.bandwidth(pair)),
-            f"failed: {pair.failure} (links/launches/{pair.launches[-1]}/)" if pair.failure else "",
+            f"failed: {pair.failure} ({pair.log})" if pair.failure else "",
         )
         for pair in done.pairs
     ]

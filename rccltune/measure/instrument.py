@@ -74,13 +74,16 @@ class Instrument:
     checked_up_to: int | None = None
 
 
-def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None) -> Instrument:
+def find_instrument(
+    request: SiteRequest, folder: Path, stalled_s: float | None, *, must_choose: bool = True
+) -> Instrument:
     """Look at what is there.
 
     Args:
         request: what the user says about where to run.
         folder: the session, which keeps the simulated node.
         stalled_s: how long no rank may finish a step, None for the usual time.
+        must_choose: whether the library must load our plugin, which older ones do not.
 
     Raises:
         MachineError: no library, no GPU, no launcher, or one that cannot be measured so.
@@ -89,7 +92,7 @@ def find_instrument(request: SiteRequest, folder: Path, stalled_s: float | None)
     check_placement(request.placement, "say --runner rccl-tests with it.")
     found = _simulated(request, folder) if request.simulate else _real(request)
     tunerless = found.site.tunerless
-    if tunerless is not None:
+    if tunerless is not None and must_choose:
         raise MachineError(
             f"{tunerless} looks for no tuner that ours can be, so that rccltune-perf cannot choose",
             where=str(found.ground.library.file),

@@ -141,7 +141,6 @@ def launch(
     stated: StatedFacts,
     *,
     added: Iterable[tuple[str, str]] = (),
-    removed: Iterable[str] = (),
     as_it_is: bool = False,
     timeout_s: float = 300.0,
 ) -> BenchmarkResult:
@@ -155,7 +154,6 @@ def launch(
         folder: of this launch alone.
         stated: what is known of it (:func:`stated_of`).
         added: variables that every rank gets on top of the site's.
-        removed: names, or prefixes that end in ``*``, of the site's that no rank gets.
         as_it_is: keep the site's variables that choose (``NCCL_ALGO``, ``NCCL_TUNER_*`` …), for a
             baseline; otherwise they are cleared. Channels, CTAs and threads are kept always.
         timeout_s: after which it is ended.
@@ -167,7 +165,7 @@ def launch(
         KeyboardInterrupt: after all that was started is gone.
     """
     own = folder.resolve()
-    environment = environment_of(where, own, added=added, removed=removed, as_it_is=as_it_is)
+    environment = environment_of(where, own, added=added, as_it_is=as_it_is)
     told = {name: dict(getattr(environment, name)) for name in ("cleared", "passed", "added")}
     files.write_atomically(own / "command.txt", f"{shell_line(where, argv, environment)}\n")
     files.write_atomically(own / "environment.json", f"{json_text(told, indent=1)}\n")
@@ -259,34 +257,25 @@ def _check_met(log: Path, n_ranks: int | None) -> None:
         )
 
 
-def command(
-    site: Site, call: BenchmarkCall, *, n_started: int | None = None, n_gpus: int = 1
-) -> tuple[str, ...]:
-    """The whole command line: launcher, ranks, binding, program, sizes.
-
-    Args:
-        site: where.
-        call: what.
-        n_started: ranks, None for the site's.
-        n_gpus: of a process.
-    """
-    options = _options(call, site.help_letters, n_gpus)
+def command(site: Site, call: BenchmarkCall) -> tuple[str, ...]:
+    """The whole command line: launcher, ranks, binding, program, sizes."""
+    options = _options(call, site.help_letters)
     program = (site.programs[call.collective], *(part for pair in options for part in pair))
     return site.launcher.argv(
-        n_started or site.seating.n_started,
+        site.seating.n_started,
         program,
         bind=site.binding,
         hostfile=site.hostfile,
     )
 
 
-def _options(call: BenchmarkCall, letters: frozenset[str], n_gpus: int) -> list[tuple[str, str]]:
+def _options(call: BenchmarkCall, letters: frozenset[str]) -> list[tuple[str, str]]:
     """Options of the program; every default that moved between releases is given."""
     pairs: list[tuple[str, object]] = [
         ("-b", call.min_nbytes),
         ("-e", call.max_nbytes),
         ("-f", call.factor),
-        ("-g", n_gpus),
+        ("-g", 1),
         ("-n", call.iterations),
         ("-w", call.warmup),
         ("-c", 1),
@@ -309,7 +298,6 @@ def environment_of(
     folder: Path,
     *,
     added: Iterable[tuple[str, str]],
-    removed: Iterable[str] = (),
     as_it_is: bool = False,
 ) -> LaunchEnvironment:
     """The environment of a launch; its arguments are those of :func:`launch`."""
@@ -317,7 +305,7 @@ def environment_of(
     return variables.launch_environment(
         os.environ,
         pairs.items(),
-        clear=(*where.site.cleared, *removed),
+        clear=where.site.cleared,
         keep=variables.CLEARED if as_it_is else variables.CHANNELS,
     )
 

@@ -7,7 +7,7 @@ from enum import Enum
 from statistics import median
 from typing import ClassVar
 
-from rccltune.model.schema import Line, Number, Text, Whole, Word
+from rccltune.model.schema import Line, Number, Text, Whole
 
 
 class LinkClass(Enum):
@@ -56,9 +56,9 @@ class PairTimes:
     Attributes:
         first: number of the device, as ``*_VISIBLE_DEVICES`` counts.
         names: addresses of both.
-        small_us: time of one call with the small size, one of each launch that ended well.
+        small_us: time of one call with the small size, one of each communicator.
         large_us: the same with the large size.
-        launches: ids, in the order in which they were made.
+        run: number of the start that has them.
         failure: why the pair has no figures, None where it has.
     """
 
@@ -68,7 +68,7 @@ class PairTimes:
     link: LinkClass
     small_us: tuple[Number, ...] = ()
     large_us: tuple[Number, ...] = ()
-    launches: tuple[Word, ...] = ()
+    run: Whole = 1
     failure: Text | None = None
 
     def __post_init__(self) -> None:
@@ -78,8 +78,13 @@ class PairTimes:
 
     @property
     def latency_us(self) -> float | None:
-        """Median time of the small size over the launches, None where the pair failed."""
+        """Median time of the small size, None where the pair failed."""
         return None if self.failure else median(self.small_us)
+
+    @property
+    def log(self) -> str:
+        """Folder of its start, in the session."""
+        return f"links/pair-{self.first}-{self.second}/runs/{self.run}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,22 +115,20 @@ class LinkMap:
         machine: product and mode, as a reader would name it.
         node: name of the simulated node, None on hardware.
         measured: when it was finished, UTC, ISO 8601.
-        benchmark: name of the program.
-        library: version of the library, where the logs name it.
-        repeats: launches of each pair.
+        library: what it calls itself.
+        repeats: communicators of each pair.
         devices: numbers of the devices that a job can use.
         grid: a row for each device: for each device the position of the pair's class in
             ``LinkClass``, ``-`` for itself.
         pairs: those that were tried, the nearest class first.
     """
 
-    FORMAT: ClassVar[int] = 1
+    FORMAT: ClassVar[int] = 2
 
     machine: Line
     simulated: bool
     node: Line | None = None
     measured: Line
-    benchmark: Line
     library: Line | None = None
     small_nbytes: Whole
     large_nbytes: Whole
@@ -136,8 +139,8 @@ class LinkMap:
 
     @property
     def times_text(self) -> str:
-        """``3 launches each``."""
-        return f"{self.repeats} launch{'' if self.repeats == 1 else 'es'} each"
+        """``3 communicators each``."""
+        return f"{self.repeats} communicator{'' if self.repeats == 1 else 's'} each"
 
     @property
     def failed(self) -> tuple[PairTimes, ...]:

@@ -80,8 +80,8 @@ def _subject(data: LinkMap) -> str:
 
 
 def _source(data: LinkMap) -> str:
-    words = [f"rccltune detect --links, {data.benchmark}"]
-    words += [f"library {data.library}"] if data.library else []
+    words = ["rccltune detect --links"]
+    words += [data.library] if data.library else []
     words += [data.measured[:10]]
     words += [f"simulated node {data.node}"] if data.node is not None else []
     return ", ".join(words)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,13 @@ from rccltune import links as link_map
 from rccltune.cli import run
 from rccltune.machine import records
 from rccltune.machine.visible_devices import VISIBLE
+from rccltune.measure import instrument
 from rccltune.measure import request as request_module
 from rccltune.measure import site as site_module
+from rccltune.measure.rank_program import LaunchSetup
 from rccltune.measure.site import SiteRequest
+from rccltune.model.errors import MachineError
+from rccltune.model.reporter import Reporter
 from rccltune.simulate import sources
 
 pytestmark = pytest.mark.usefixtures("stand_ins")
@@ -26,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins")
 Node = Callable[..., Path]
 Few = Callable[..., None]
 SESSION = Path("rccltune-session")
+RUNS = "links/pair-*/runs/*"
 # mi300x-cpx-nps4.yaml: microseconds and GB/s of each class of links on the shipped CPX node.
 TABLE = {
     "same-iod": (12.8, 331.0),
@@ -74,7 +80,7 @@ def links(node: Path | str | None, session: str = "", *, launcher: str = "none")
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> Few:
-    """One launch of one pair of each kind, unless a test says more."""
+    """One communicator of one pair of each kind, unless a test says more."""
 
     def set_to(pairs: int = 1, repeats: int = 1) -> None:
         monkeypatch.setattr(link_map, "PER_CLASS", pairs)
@@ -113,39 +119,35 @@ def test_the_map_is_that_of_the_node(
     assert len(found["pairs"]) == 9
 
 
-@pytest.mark.mpi
-def test_real_ranks_under_a_launcher(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two ranks of the found mpirun, each on the device that was chosen; noise and all."""
-    assert links("mi300x-cpx-nps4", launcher="auto") == 0
-
+def test_each_pair_is_a_start_on_its_devices(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two ranks, which see the two devices alone; noise and all."""
+    assert links("mi300x-cpx-nps4") == 0
     found = answer(capsys)
     for entry in found["classes"]:
-        assert entry["latency_us"]["median"] == pytest.approx(TABLE[entry["link"]][0], rel=0.06)
+        assert entry["latency_us"]["median"] == pytest.approx(TABLE[entry["link"]][0], rel=0.1)
     for pair in found["pairs"]:
-        log = (SESSION / pair["logs"][0] / "stdout.log").read_text()
-        devices = [
-            int(line.split("device")[1].split()[0])
-            for line in log.splitlines()
-            if line.startswith("#  Rank")
-        ]
-        assert devices == pair["devices"]
+        added = json.loads((SESSION / pair["log"] / "run.json").read_text())["added"]
+        devices = ",".join(map(str, pair["devices"]))
+        assert ["ROCR_VISIBLE_DEVICES", devices] in added
 
 
 def test_it_is_measured_once_a_session(
     node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked again it is shown, without looking for a benchmark or at the machine."""
+    """Asked again it is shown, without looking for a library or at the machine."""
     assert links(node()) == 0
     first = capsys.readouterr().out
-    logs = sorted(SESSION.glob("links/launches/*"))
+    logs = sorted(SESSION.glob(RUNS))
 
-    monkeypatch.setattr("rccltune.links.find_site", None)
+    monkeypatch.setattr(link_map.instrument, "find_instrument", None)
     monkeypatch.setattr("rccltune.machine.this_machine.local_system", None)
     assert links(None) == 0
     again = capsys.readouterr()
     assert again.out == first
     assert lacks(again.err, "a new session") == []
-    assert sorted(SESSION.glob("links/launches/*")) == logs
+    assert sorted(SESSION.glob(RUNS)) == logs
 
 
 def test_a_failing_class_is_shown_and_the_rest_goes_on(
@@ -153,26 +155,17 @@ def test_a_failing_class_is_shown_and_the_rest_goes_on(
 ) -> None:
     """Exit 5, the pairs that failed with their logs, the others with their figures."""
     crash = {"kind": "crash", "how": "segv", "placement": "one-oam", "rank": 0}
-    few(repeats=2)
     assert links(node(faults=[crash])) == 5
     shown = capsys.readouterr()
     assert "1 of 3 pairs failed" in shown.err
-    assert shown.out.count("failed: it ended with signal 11") == 1
+    assert shown.out.count("failed: it crashed") == 1
     assert "46.1" in shown.out
 
-    record = json.loads((SESSION / "links/links.json").read_text())
-    failed = [pair for pair in record["pairs"] if "failure" in pair]
-    # Tried once: what crashed in the first round is not started again in the second.
-    assert [len(pair["launches"]) for pair in failed] == [1]
-    assert all(
-        (SESSION / f"links/launches/{pair['launches'][0]}/stdout.log").exists() for pair in failed
-    )
-
     # The same command tries the failed ones again, and only those.
-    done = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/stdout.log")}
+    done = set(SESSION.glob(RUNS))
     assert links(node()) == 0
-    again = {p: p.stat().st_mtime_ns for p in SESSION.glob("links/launches/*/stdout.log")}
-    assert sum(again[p] != at for p, at in done.items()) == 1
+    (again,) = set(SESSION.glob(RUNS)) - done
+    assert (again.parts[-3], again.name) == ("pair-0-2", "2")
     assert answer(capsys)["classes"][1]["measured"] == 1
 
 
@@ -205,79 +198,30 @@ def two_gpus(vendor: str) -> records.System:
     )
 
 
-@pytest.fixture
-def benchmarks(here: Path) -> Path:
-    """Programs that print what sendrecv_perf prints, and a file with what they were asked."""
-    folder = here / "rccl-tests"
-    folder.mkdir()
-    script = (
-        "#!/bin/sh\n"
-        'if [ "$1" = --help ]; then echo "USAGE: [-b,--minbytes] [-g,--ngpus]"; exit; fi\n'
-        f'echo "$* R=$ROCR_VISIBLE_DEVICES C=$CUDA_VISIBLE_DEVICES H=$HIP_VISIBLE_DEVICES"'
-        f' >> "{here}/asked"\n'
-        "cat <<'END'\n"
-        "# nThread 1 nGpus 2 minBytes 8 maxBytes 67108864 step: 8388608(factor) warmup iters: 5"
-        " iters: 100 agg iters: 1 validation: 1 graph: 0\n"
-        "#\n"
-        "# Using devices\n"
-        "#  Rank  0 Group  0 Pid   9582 on    host device  0 [0x05] AMD\n"
-        "#  Rank  1 Group  0 Pid   9582 on    host device  1 [0x06] AMD\n"
-        "#\n"
-        "#                                                              out-of-place"
-        "                       in-place          \n"
-        "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
-        "     time   algbw   busbw  #wrong  \n"
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)        "
-        "    (us)  (GB/s)  (GB/s)          \n"
-        "           8             2     float    none      -1    10.00    0.00    0.00       0"
-        "    10.00    0.00    0.00    N/A\n"
-        "    67108864      16777216     float    none      -1   671.09  100.00  100.00       0"
-        "   671.09  100.00  100.00    N/A\n"
-        "# Out of bounds values : 0 OK\n"
-        "# Avg bus bandwidth    : 50.0 \n"
-        "#\n"
-        "END\n"
-    )
-    for name in ("all_reduce_perf", "sendrecv_perf"):
-        (folder / name).write_text(script)
-        (folder / name).chmod(0o755)
-    return folder
-
-
 @pytest.mark.parametrize(
-    ("vendor", "chosen", "link"),
-    [("amd", "R=0,1 C= H=", "other-oam"), ("nvidia", "R= C=0,1 H=", "device-to-device")],
+    ("vendor", "chosen"), [("amd", "ROCR_VISIBLE_DEVICES"), ("nvidia", "CUDA_VISIBLE_DEVICES")]
 )
-def test_a_machine_that_is_there(
-    vendor: str,
-    chosen: str,
-    link: str,
-    benchmarks: Path,
-    few: Few,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_each_makers_own_variable_chooses(
+    vendor: str, chosen: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each maker's variable, and no other; 671.09 µs for 64 MiB are 100 GB/s."""
-    system = two_gpus(vendor)
-    monkeypatch.setattr("rccltune.machine.this_machine.local_system", lambda *_: system)
-    # The quick look before a launch does not ask nvidia-smi, so it knows no product there.
-    quick = system if vendor == "amd" else replace(system, product=None)
-    monkeypatch.setattr(site_module, "system_here", lambda: quick)
-    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
-    few(repeats=2)
-    request = SiteRequest(rccl_tests=benchmarks, launcher="none")
-    monkeypatch.setattr(site_module, "SiteRequest", lambda: request)
-    found = answer(capsys)
-    assert found["simulated"] is False
-    assert found["machine"] == system.product
-    (entry,) = found["classes"]
-    assert (entry["link"], entry["pairs"], entry["measured"]) == (link, 1, 1)
-    assert entry["latency_us"]["median"] == 10.0
-    assert entry["gb_per_s"]["median"] == pytest.approx(100.0, rel=1e-4)
-    asked = Path("asked").read_text().splitlines()
-    assert len(asked) == 2
-    for line in asked:
-        assert line.endswith(chosen)
-        # Without a launcher one process has both devices.
-        assert "-b 8 -e 67108864 -f 8388608" in line
-        assert "-g 2" in line
+    """And no other: the site's own choice is in the pairs already."""
+    request = SiteRequest(simulate="mi300x-spx-nps1", n_ranks=2)
+    simulated = instrument.find_instrument(request, here / "node", None)
+    bare = replace(simulated.ground, added=())
+    real = replace(simulated, site=replace(simulated.site, node=None), ground=bare)
+    monkeypatch.setattr(link_map.instrument, "find_instrument", lambda *_, **__: real)
+    grounds: list[LaunchSetup] = []
+
+    @contextmanager
+    def started(ground: LaunchSetup, *_: object, **__: object) -> Iterator[None]:
+        grounds.append(ground)
+        raise MachineError("seen")
+        yield
+
+    monkeypatch.setattr(link_map, "waiting_ranks", started)
+    prepared = link_map.prepare_links(SiteRequest(), here / "s", system=two_gpus(vendor))
+    with pytest.raises(MachineError, match="seen"):
+        link_map.measure_links(prepared, reporter=Reporter(), command="")
+    added = dict(grounds[0].added)
+    assert {name: added[name] for name in VISIBLE if name in added} == {chosen: "0,1"}
+    assert set(VISIBLE) <= {*grounds[0].cleared}
