@@ -104,7 +104,8 @@ def fingerprint(system: System) -> Fingerprint:
     """Fingerprint that must agree inside a session, as far as the machine says it."""
     return Fingerprint(
         product=system.product,
-        arch=system.arch,
+        # NVIDIA's library has other limits than RCCL, whatever its GPUs are called.
+        arch=system.arch or ("nvidia" if system.vendor == "nvidia" else None),
         cu_count=system.cu_count,
         mode=system.mode,
         hosts=(system.host,) if system.host else (),

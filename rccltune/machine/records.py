@@ -60,8 +60,6 @@ class SmiGpu:
 
     address: str
     product: str | None = None
-    arch: str | None = None
-    device_id: int | None = None
     compute: str | None = None
     memory: str | None = None
 

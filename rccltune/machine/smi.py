@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.machine import files
-from rccltune.machine.files import hexadecimal
 from rccltune.machine.pci import memory_mode
 from rccltune.machine.records import Oam, Smi, SmiGpu, System
 
@@ -78,12 +77,10 @@ def query(run: Runner, folder: Path, timeout_s: float = QUERY_TIMEOUT_S) -> Smi:
 def _gpu(answers: Mapping[str, Any]) -> SmiGpu:
     told = answers.get("asic")
     asic = told if isinstance(told, dict) else {}
-    product, device = _word(asic.get("market_name")), _word(asic.get("device_id"))
+    product = _word(asic.get("market_name"))
     return SmiGpu(
         address=str(answers["address"]),
         product=product.removeprefix("AMD Instinct ") if product else None,
-        arch=_word(asic.get("target_graphics_version")),
-        device_id=hexadecimal(device.encode()) if device else None,
         compute=_word(answers.get("compute")),
         memory=_word(answers.get("memory")),
     )
@@ -134,13 +131,11 @@ def _differing(oam: Oam, gpu: SmiGpu) -> list[str]:
     """A sentence for each value that both know and that is not the same."""
     mode = oam.mode
     pairs = (
-        ("compute mode", mode and mode.compute, gpu.compute),
-        ("memory mode", mode and mode.memory, gpu.memory),
-        ("arch", oam.arch, gpu.arch),
-        ("PCI device id", oam.device_id, gpu.device_id),
+        ("compute", mode and mode.compute, gpu.compute),
+        ("memory", mode and mode.memory, gpu.memory),
     )
     return [
-        f"the {what} of {oam.address} is {ours} to the driver and {theirs} to amdsmi"
+        f"the {what} mode of {oam.address} is {ours} to the driver and {theirs} to amdsmi"
         for what, ours, theirs in pairs
         if ours is not None and theirs is not None and ours != theirs
     ]

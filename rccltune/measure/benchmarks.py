@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.launch import overrides
 from rccltune.launch.variables import launch_environment
 from rccltune.machine import software
+from rccltune.machine.files import SystemRoot
 from rccltune.measure import real_rccl
 from rccltune.model.errors import MachineError, reason_of
 from rccltune.model.vocabulary import Collective
@@ -70,7 +70,6 @@ class Benchmarks:
     linked: Path
 
 
-_USUAL: Final = (Path("/opt/rocm/bin"), Path("/opt/rccl-tests/build"))
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
 
@@ -149,11 +148,8 @@ def _folder(named: Path | None) -> Path:
     if named is not None:
         # Users name the checkout as often as its build folder.
         return named / "build" if (named / "build").is_dir() else named
-    found = shutil.which(Collective.ALL_REDUCE.benchmark)
-    if found is not None:
-        return Path(found).parent
-    for folder in _USUAL:
-        if (folder / Collective.ALL_REDUCE.benchmark).exists():
+    for folder in software.benchmark_folders(SystemRoot(), os.environ):
+        if (folder / Collective.ALL_REDUCE.benchmark).is_file():
             return folder
     raise MachineError(
         "rccl-tests were not found on PATH nor under /opt/rocm",

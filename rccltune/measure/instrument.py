@@ -33,7 +33,6 @@ from rccltune.measure.site import (
     simulated_node,
     simulated_seating,
     system_here,
-    vendor_here,
 )
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
@@ -143,7 +142,6 @@ def _real(request: SiteRequest) -> Instrument:
     fingerprint = replace(
         known,
         hosts=hosts or known.hosts,
-        arch=known.arch or vendor_here(),
         mode=known.mode or request.mode,
         benchmark_sha256=library.digest_of(measured.file),
         ranks_per_process=1,

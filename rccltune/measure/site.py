@@ -178,7 +178,6 @@ def _real(request: SiteRequest) -> Site:
             # Ranks on other hosts are another machine than this one.
             hosts=hosts or known.hosts,
             binding=binding.bind,
-            arch=known.arch or vendor_here(),
             mode=known.mode or request.mode,
             benchmark_sha256=bench.sha256,
             ranks_per_process=1,
@@ -259,12 +258,6 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
     run = smi.runner(folder, os.environ)
     with apply_mode(mode, system, run=run, look=system_here, reporter=reporter):
         yield
-
-
-def vendor_here() -> str | None:
-    """``nvidia`` where only such GPUs are: their library has other limits than RCCL's."""
-    amd, nvidia = Path("/sys/class/kfd/kfd"), Path("/proc/driver/nvidia/version")
-    return "nvidia" if nvidia.exists() and not amd.exists() else None
 
 
 def _simulated(request: SiteRequest) -> Site:
