@@ -7,11 +7,11 @@ speaks of two devices, and is never pooled with those of a whole node.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rccltune import __version__
 from rccltune.launch import signals
@@ -280,45 +280,3 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     if not anew and all(path.exists() for path in paths):
         return paths
     return plots.draw_links(done, folder / "plots")
-
-
-def links_json(done: LinkMap, folder: Path, pictures: Sequence[Path]) -> dict[str, Any]:
-    """A link map for --json; times in µs, bandwidths in GB/s (1e9 B/s) of one direction."""
-    return {
-        "format": done.FORMAT,
-        "session": folder,
-        "simulated": done.simulated,
-        "node": done.node,
-        "machine": done.machine,
-        "measured": done.measured,
-        "library": done.library,
-        "small_bytes": done.small_nbytes,
-        "large_bytes": done.large_nbytes,
-        "repeats": done.repeats,
-        "n_devices": len(done.devices),
-        "classes": [
-            {
-                "link": row.link,
-                "meaning": row.link.meaning,
-                "pairs": row.n_there,
-                "measured": row.n_measured,
-                "failed": row.n_failed,
-                "latency_us": row.latency_us,
-                "gb_per_s": row.gb_per_s,
-            }
-            for row in done.rows
-        ],
-        "pairs": [
-            {
-                "devices": [pair.first, pair.second],
-                "names": pair.names,
-                "link": pair.link,
-                "latency_us": pair.latency_us,
-                "gb_per_s": done.bandwidth(pair),
-                "failure": pair.failure,
-                "log": pair.log,
-            }
-            for pair in done.pairs
-        ],
-        "pictures": pictures,
-    }

@@ -34,7 +34,8 @@ def show_links(
     Raises:
         LaunchError: pairs failed; what the others gave is shown and kept.
     """
-    from rccltune.links import draw_links, links_json, stored_links
+    from rccltune.links import draw_links, stored_links
+    from rccltune.model.schema import to_plain
 
     console.say(f"Session: {session}")
     done = stored_links(session)
@@ -50,8 +51,8 @@ def show_links(
     except SessionError as error:
         # A session to look at may be read-only; the figures are worth showing all the same.
         console.say(f"not drawn: {error}")
-    plain = links_json(done, session, pictures)
-    console.result(plain, _text(done, pictures))
+    more = {"session": session, "classes": done.rows, "pictures": pictures}
+    console.result({**to_plain(done), **more}, _text(done, pictures))
     if not done.failed:
         console.say(
             "Next: rccltune sweep --rank-placement PLACE measures jobs on a few near devices."

@@ -523,7 +523,7 @@ def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
                 f"{what_of(one)}: the machine may not work any more",
                 where=where,
                 hint="look into dmesg and for processes that are still on the GPUs, and reset them "
-                "if need be (an administrator's: rocm-smi --gpureset). The same command goes on "
+                "if need be (an administrator's work). The same command goes on "
                 "without these settings; delete their folders in runs/ to have them tried again.",
             )
     return False

@@ -108,14 +108,14 @@ def test_the_map_is_that_of_the_node(
 
     found = answer(capsys)
     assert [entry["link"] for entry in found["classes"]] == list(TABLE)
-    assert [entry["pairs"] for entry in found["classes"]] == [32, 192, 1792]
+    assert [entry["n_there"] for entry in found["classes"]] == [32, 192, 1792]
     for entry in found["classes"]:
         latency_us, gb_per_s = TABLE[entry["link"]]
         time_us = latency_us + LARGE / gb_per_s / 1000
         assert entry["latency_us"]["median"] == pytest.approx(latency_us, abs=0.011)
         # The node file's points and the benchmark's table have one and two decimals.
         assert entry["gb_per_s"]["median"] == pytest.approx(LARGE / time_us / 1000, rel=5e-4)
-        assert (entry["measured"], entry["failed"]) == (3, 0)
+        assert (entry["n_measured"], entry["n_failed"]) == (3, 0)
     assert len(found["pairs"]) == 9
 
 
@@ -128,9 +128,9 @@ def test_each_pair_is_a_start_on_its_devices(
     for entry in found["classes"]:
         assert entry["latency_us"]["median"] == pytest.approx(TABLE[entry["link"]][0], rel=0.1)
     for pair in found["pairs"]:
-        added = json.loads((SESSION / pair["log"] / "run.json").read_text())["added"]
-        devices = ",".join(map(str, pair["devices"]))
-        assert ["ROCR_VISIBLE_DEVICES", devices] in added
+        first, second = pair["first"], pair["second"]
+        run = json.loads((SESSION / f"links/pair-{first}-{second}/runs/1/run.json").read_text())
+        assert ["ROCR_VISIBLE_DEVICES", f"{first},{second}"] in run["added"]
 
 
 def test_it_is_measured_once_a_session(
@@ -166,7 +166,7 @@ def test_a_failing_class_is_shown_and_the_rest_goes_on(
     assert links(node()) == 0
     (again,) = set(SESSION.glob(RUNS)) - done
     assert (again.parts[-3], again.name) == ("pair-0-2", "2")
-    assert answer(capsys)["classes"][1]["measured"] == 1
+    assert answer(capsys)["classes"][1]["n_measured"] == 1
 
 
 @pytest.mark.parametrize(
