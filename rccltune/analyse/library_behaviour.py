@@ -200,21 +200,3 @@ def idle_notices(comparisons: Sequence[IdleComparison]) -> tuple[Notice, ...]:
         for one in comparisons
         if one.changes
     )
-
-
-def idle_text(comparisons: Sequence[IdleComparison]) -> str:
-    """One sentence where it is not known whether loading the plugin changes times; else empty."""
-    parts = []
-    for one in (one for one in comparisons if one.unknown):
-        low, high = format_size(one.unknown[0]), format_size(one.unknown[-1])
-        span = low if low == high else f"{low} to {high}"
-        parts.append(
-            f"{one.target.collective.value} on {one.target.scale} at {len(one.unknown)} of "
-            f"{one.n_sizes} sizes ({span})"
-        )
-    if not parts:
-        return ""
-    return (
-        f"Whether loading the plugin alone changes times is not known within {100 * EQUAL:.0f} % "
-        f"for {'; '.join(parts)}."
-    )

@@ -67,15 +67,7 @@ def _text(done: FitResult, console: Console) -> JoinedLines:
     """Crossovers, and a line for each setting; the rest with -v."""
     if console.verbosity > 0:
         return _everything(done)
-    return join_lines([*_changes(done.crossovers), "", *_settings(done.curves), *_idle(done)])
-
-
-def _idle(done: FitResult) -> list[str]:
-    """Line where it is not known whether loading the plugin changes times."""
-    from rccltune.analyse.library_behaviour import idle_text
-
-    said = idle_text(done.idle)
-    return ["", said] if said else []
+    return join_lines([*_changes(done.crossovers), "", *_settings(done.curves)])
 
 
 def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:
@@ -129,7 +121,6 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
 
 def _everything(done: FitResult) -> JoinedLines:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
-    parts += _idle(done)
     parts += ["", *_own(done)] if done.own else []
     return join_lines(parts)
 

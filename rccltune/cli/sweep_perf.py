@@ -83,12 +83,6 @@ def talk_before(console: Console, prepared: Prepared) -> None:
     if prepared.cleared:
         pairs = ", ".join(f"{name}={value}" for name, value in prepared.cleared)
         console.say(f"These choose: cleared where we choose, kept in the baseline: {pairs}")
-    n_left = len(prepared.left)
-    console.say(
-        f"{_starts(prepared.n_starts)} of all ranks to make, about {minutes(prepared.expected_s)}"
-        if n_left
-        else "everything is measured already"
-    )
 
 
 def run(console: Console, prepared: Prepared, *, force: bool) -> None:
@@ -96,6 +90,12 @@ def run(console: Console, prepared: Prepared, *, force: bool) -> None:
     from rccltune.measure import perf_sweep, rccl_tests_sweep
 
     talk_before(console, prepared)
+    starts, expected = _starts(prepared.n_starts), minutes(prepared.expected_s)
+    console.say(
+        f"Sweep: {starts} of all ranks, about {expected}"
+        if prepared.left
+        else "everything is measured already"
+    )
     command = shlex.join(["rccltune", *sys.argv[1:]])
     with shown_progress(console, as_events=True) as reporter:
         if isinstance(prepared, perf_sweep.PreparedPerfSweep):

@@ -106,6 +106,7 @@ def tune(
             return
         check_asked(prepared.past, prepared.sweep)
         sweep_perf.talk_before(console, prepared)
+        console.say(_duration([prepared, *([forced] if forced else [])]))
         with sweep_perf.shown_progress(console) as reporter:
             done = tune_tune(
                 prepared,
@@ -152,6 +153,19 @@ def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
     forced = plain[1] if len(plain) > 1 else None
     console.result({**plain[0], "forced": forced}, join_lines(texts, gap="\n\n"))
     console.say("Next: the same command without --plan.")
+
+
+def _duration(plans: Sequence[PreparedPerfSweep]) -> str:
+    """How long each part takes, and all of it at most."""
+    from rccltune.verify.duration import expected_s
+
+    swept_s, verified_s = [one.expected_s for one in plans], [expected_s(one) for one in plans]
+    parts = [
+        f"{'' if one is plans[0] else f'with {_pairs(one.setup.environment)} '}"
+        f"sweep {minutes(swept)}, verification up to {minutes(verified)}"
+        for one, swept, verified in zip(plans, swept_s, verified_s, strict=True)
+    ]
+    return f"About {minutes(sum(swept_s + verified_s))} at most: {'; '.join(parts)}"
 
 
 def _pairs(variables: Mapping[str, str]) -> str:

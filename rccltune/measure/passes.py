@@ -156,16 +156,14 @@ class RunPlan:
     @property
     def what(self) -> str:
         """For people."""
-        if self.purpose == plan.VERIFY:
-            return "verifying rules"
-        who = "settings" if self.plugin else "the library as it is"
-        how = {
-            plan.FIRST: "once each",
-            plan.ASKED: "asked what it runs",
-            plan.SITE: "in starts that take turns",
-            plan.ORDERS: "asked in which order they add",
-        }
-        return f"{who}, {how.get(self.purpose, 'with care')}"
+        return {
+            plan.FIRST: "first pass",
+            plan.SECOND: "second pass",
+            plan.ASKED: "asking the library what it runs",
+            plan.SITE: f"timing {'the idle plugin' if self.plugin else 'the library as it is'}",
+            plan.ORDERS: "asking in which order settings add",
+            plan.VERIFY: "verifying rules",
+        }.get(self.purpose, "timing")
 
     @property
     def n_steps(self) -> int:

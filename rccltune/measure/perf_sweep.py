@@ -109,7 +109,8 @@ class PreparedPerfSweep:
         """What is left of each start."""
         for one in self.left:
             steps = sum(map(len, self.measuring.left(one).values()))
-            yield f"{one.what}: {len(one.communicators)} communicators, {steps} steps"
+            n = len(one.communicators)
+            yield f"{one.what}: {n} communicator{'s' * (n > 1)}, {steps} steps"
 
     @property
     def units(self) -> list[passes.RunPlan]:

@@ -162,7 +162,7 @@ def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark
     for text in sorted(job.unread):
         yield JobRemark(
             text=f"a benchmark's table is left out: {text}",
-            remedy="say what it measured with --collective all_reduce",
+            remedy="say what it measured with --collective all_reduce" if unknown else None,
         )
     if job.torn:
         yield JobRemark(

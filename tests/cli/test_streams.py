@@ -51,7 +51,7 @@ def program(arguments: list[str], streams: str = "", where: Path | None = None) 
 
 def holds_talk(folder: Path) -> list[Path]:
     """Files of a session that have what was for stdout or stderr."""
-    said = (b"of all ranks to make", b"Session: ", b"Next: rccltune", b"To use it now")
+    said = (b" of all ranks, about", b"Session: ", b"Next: rccltune", b"To use it now")
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".html"]
     return [path for path in files if any(one in path.read_bytes() for one in said)]
 

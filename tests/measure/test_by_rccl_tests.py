@@ -216,7 +216,7 @@ def test_a_launch_that_ended_is_never_repeated(
 
     (launched()["ring/simple"] / "ending.json").unlink()
     assert sweep(node()) == 0
-    assert "1 start of all ranks to make" in capsys.readouterr().err
+    assert "Sweep: 1 start of all ranks" in capsys.readouterr().err
     by = ["setting", "placement", "nbytes"]
     again = samples().drop(columns=["run", "process"])
     pd.testing.assert_frame_equal(
