@@ -197,8 +197,8 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
     if done.forced and done.is_forced_better:
         used = done.forced
         lines.append(
-            f"Faster still somewhere, slower nowhere: {_pairs(dict(used.emitted.needs))} with "
-            "rules of its own, verified too; the site's .env names them:"
+            f"With {_pairs(dict(used.emitted.needs))} and rules of its own, verified too, it is "
+            "faster still at some sizes and slower at none; the .env file sets both:"
         )
         for one in used.verified:
             lines += [*_rules(one), *_beside_rules(one, told=told)]

@@ -237,7 +237,7 @@ class OngoingSweep:
         is_first = ranks.first_us is None
         made = ranks.make(left, until=until, grown=show)
         if is_first and ranks.first_us is not None and unit.purpose == plan.FIRST:
-            self.reporter.say(
+            self.reporter.detail(
                 f"a communicator of {self.ground.n_ranks} ranks took {ranks.first_us / 1e6:.1f} s"
             )
         self._keep(made)

@@ -46,7 +46,13 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Role, Setting
-from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
+from rccltune.model.vocabulary import (
+    TREE_SIMPLE_NEEDS_NODES,
+    Algorithm,
+    Collective,
+    Protocol,
+    format_span,
+)
 from rccltune.releases import release_of
 from rccltune.session import files, place, plan, runs
 from rccltune.session.runs import Run
@@ -106,11 +112,15 @@ class PreparedPerfSweep:
 
     @property
     def plan_lines(self) -> Iterator[str]:
-        """What is left of each start."""
+        """Sizes and settings of each collective, and what is left of each start."""
+        wanted = self.measuring.wanted
+        for collective, sizes in wanted.sizes.items():
+            settings = ", ".join(map(str, wanted.settings_of(collective))) or "as it is"
+            span = format_span(sizes[0], sizes[-1])
+            yield f"{collective.value}: {len(sizes)} sizes, {span}; {settings}"
         for one in self.left:
-            steps = sum(map(len, self.measuring.left(one).values()))
             n = len(one.communicators)
-            yield f"{one.what}: {n} communicator{'s' * (n > 1)}, {steps} steps"
+            yield f"{one.what}: {n} communicator{'s' * (n > 1)}"
 
     @property
     def units(self) -> list[passes.RunPlan]:
