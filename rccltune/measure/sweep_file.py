@@ -110,7 +110,7 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
 
     # What is unsaid of where leaves what the sweep knows: how many of the first devices.
     where = {name: value for name, value in (site or {}).items() if value is not None}
-    said = to_plain({**options_of(sweep), **where})
+    said = options_in_words({**options_of(sweep), **where})
     text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     return text
 
@@ -138,7 +138,7 @@ def _wanted(
     return tuple((collective, tuple(sorted(own))) for collective, own in found.items())
 
 
-def to_plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def options_in_words(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options as a session's sweep.yaml has them, without those that say nothing."""
     said = {
         name

@@ -12,7 +12,7 @@ from rccltune.cli.help import HEADINGS, GroupedOption
 from rccltune.cli.sweep import sweep
 from rccltune.measure.options import PRESETS, SweepOptions, default_of, flag
 from rccltune.measure.request import ORDERS, given, merge_request, site_keys
-from rccltune.measure.sweep_file import dump_sweep, read_sweep_file, to_plain
+from rccltune.measure.sweep_file import dump_sweep, options_in_words, read_sweep_file
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import short_size
 
@@ -88,7 +88,7 @@ def test_a_file_says_it_and_a_file_is_made_of_it(name: str) -> None:
     """What is read is no default, and what is written of it reads back."""
     read = read_sweep_file(f"{name}: {yamls.dumped(SAID[name], default_flow_style=True)}", "s")
     assert read[name] != default_of(name)
-    assert to_plain(read) == {name: SAID[name]}
+    assert options_in_words(read) == {name: SAID[name]}
 
 
 @pytest.mark.parametrize("name", TYPED)
@@ -140,7 +140,7 @@ def fields_of(record: object) -> dict[str, Any]:
 def test_a_preset_is_values_of_options(name: str) -> None:
     """Each could stand in a file, and one at its default stays a wish."""
     preset = PRESETS[name]
-    read = read_sweep_file(yamls.dumped(to_plain(preset)), "s")
+    read = read_sweep_file(yamls.dumped(options_in_words(preset)), "s")
     assert read == preset
 
 
