@@ -23,7 +23,7 @@ Runner = Callable[[Mapping[str, Any], float], tuple[str, Answer]]
 def bindings(rocm: Path, site_packages: Sequence[Path]) -> Path | None:
     """Folder to import amdsmi from: ROCm's own, which fits its library, before a wheel."""
     for folder in (rocm / "share" / "amd_smi", *site_packages):
-        if (folder / "amdsmi" / "__init__.py").is_file():
+        if files.is_file(folder / "amdsmi" / "__init__.py"):
             return folder
     return None
 

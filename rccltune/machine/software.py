@@ -9,11 +9,12 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rccltune.machine import files
-from rccltune.machine.files import SystemRoot, has_any, mapped
+from rccltune.machine.files import SystemRoot, has_any, is_file, is_folder, mapped
 from rccltune.machine.records import Benchmark, LauncherProgram, Library
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import Collective
@@ -65,8 +66,9 @@ def libraries(
             folders += [(owner, folder) for folder in sorted(packages.glob(pattern))]
     found: dict[tuple[int, int], tuple[str, Path]] = {}
     for owner, path in library_files(folders):
-        status = path.stat()
-        found.setdefault((status.st_dev, status.st_ino), (owner, path))
+        with suppress(OSError):
+            status = path.stat()
+            found.setdefault((status.st_dev, status.st_ino), (owner, path))
     with ThreadPoolExecutor(4) as pool:
         return tuple(pool.map(lambda pair: _library(*pair), found.values()))
 
@@ -94,7 +96,7 @@ def library_files(folders: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Pa
     """(owner, file) of each library in some folders."""
     for owner, folder in folders:
         for name in NAMES:
-            if (folder / name).is_file():
+            if is_file(folder / name):
                 yield owner, folder / name
 
 
@@ -121,7 +123,7 @@ def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
     for folder in folders:
         for collective in Collective:
             path = folder / collective.benchmark
-            if collective.benchmark not in programs and path.is_file():
+            if collective.benchmark not in programs and is_file(path):
                 programs[collective.benchmark] = _benchmark(path)
     return tuple(programs.values())
 
@@ -193,7 +195,7 @@ def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path:
     named = [variables[name] for name in ("ROCM_PATH", "ROCM_HOME") if variables.get(name)]
     folders = [root.at(name) for name in (*named, "opt/rocm")]
     folders += sorted(root.at("opt").glob("rocm-*"))[::-1]
-    return next((folder for folder in folders if folder.is_dir()), folders[0])
+    return next((folder for folder in folders if is_folder(folder)), folders[0])
 
 
 def named_library(named: Path) -> Path:

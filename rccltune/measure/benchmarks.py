@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.launch import overrides
 from rccltune.launch.variables import launch_environment
 from rccltune.machine import software
-from rccltune.machine.files import SystemRoot
+from rccltune.machine.files import SystemRoot, is_file
 from rccltune.measure import real_rccl
 from rccltune.model.errors import MachineError, reason_of
 from rccltune.model.vocabulary import Collective
@@ -149,7 +149,7 @@ def _folder(named: Path | None) -> Path:
         # Users name the checkout as often as its build folder.
         return named / "build" if (named / "build").is_dir() else named
     for folder in software.benchmark_folders(SystemRoot(), os.environ):
-        if (folder / Collective.ALL_REDUCE.benchmark).is_file():
+        if is_file(folder / Collective.ALL_REDUCE.benchmark):
             return folder
     raise MachineError(
         "rccl-tests were not found on PATH nor under /opt/rocm",

@@ -35,6 +35,14 @@ def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:
     assert system.libraries[2].sha256 == hashlib.sha256(torch.read_bytes()).hexdigest()
 
 
+def test_folders_that_cannot_be_looked_into_hold_nothing(tmp_path: Path) -> None:
+    """As one of root's on the PATH of another; a name is too long for whoever runs this."""
+    shut = f"/{'x' * 300}"
+    names = ("PATH", "LD_LIBRARY_PATH", "ROCM_PATH")
+    system = seen(tmp_path, variables=dict.fromkeys(names, shut))
+    assert (system.libraries, system.benchmarks, system.rocm) == ((), (), None)
+
+
 @pytest.mark.parametrize(
     ("content", "version", "mpi", "simulated"),
     [
