@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 from rccltune.machine.records import Gpu, System, XgmiLink
 from rccltune.machine.visible_devices import VISIBLE, visible_devices
@@ -103,18 +103,10 @@ def _spread(relations: Sequence[Sequence[DevicePair]], wanted: int) -> list[Devi
     n_used = min(len(relations), wanted)
     used = [relations[i * len(relations) // n_used] for i in range(n_used)]
     n_rounds = -(-wanted // n_used) if n_used else 0
-    chosen: dict[tuple[int, int], DevicePair] = {}
-    for turn in range(n_rounds):
-        for i, row in enumerate(used):
-            at = i * len(row) // n_used + turn * len(row) // n_rounds
-            _add(chosen, row[at % len(row)], wanted)
+    spread = [
+        row[(i * len(row) // n_used + turn * len(row) // n_rounds) % len(row)]
+        for turn in range(n_rounds)
+        for i, row in enumerate(used)
+    ]
     # Relations of unequal length may have been asked for more than they have.
-    for row in relations:
-        for pair in row:
-            _add(chosen, pair, wanted)
-    return list(chosen.values())
-
-
-def _add(chosen: dict[tuple[int, int], DevicePair], pair: DevicePair, wanted: int) -> None:
-    if len(chosen) < wanted:
-        chosen[pair.first.index, pair.second.index] = pair
+    return list(dict.fromkeys((*spread, *chain.from_iterable(relations))))[:wanted]
