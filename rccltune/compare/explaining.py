@@ -18,6 +18,7 @@ from rccltune.compare.reasons import (
     Reason,
     SizeReason,
     by_third_side,
+    by_what_it_ran,
     by_what_ran,
     unknown,
     with_reasons,
@@ -163,13 +164,10 @@ def _why_not(third: OngoingComparison) -> Reasons:
         asked["collective"], asked["nbytes"], asked["ran"], strict=True
     ):
         cell = (str(collective), int(nbytes))
-        wanted, executed = told.answers.get(cell), setting_of(ran)
-        if wanted is None:
-            continue
-        if executed is None:
-            reasons[cell] = unknown(f"B told {wanted} does not say what it ran")
-        elif wanted.contradicts(executed):
-            reasons[cell] = unknown(f"B told {wanted} runs {executed}")
+        wanted = told.answers.get(cell)
+        reason = None if wanted is None else by_what_it_ran(wanted, setting_of(ran))
+        if reason is not None:
+            reasons[cell] = reason
     for cell in third.wrong(told):
         reasons[cell] = unknown(f"results of B are wrong with {told.answers.get(cell)}")
     for cell in third.failed_cells(C):

@@ -32,11 +32,13 @@ class Reason(str, Enum):
     """Why B is slower or faster.
 
     CHOICE: it chose another setting, and with A's it is equal. KERNEL: with A's setting it is
-    slower, or faster, all the same. PATH: one of both took the call past the tuner.
+    slower, or faster, all the same. CHANNELS: told A's setting it runs that with another number of
+    channels, as a variable or the site has it. PATH: one of both took the call past the tuner.
     """
 
     CHOICE = "choice"
     KERNEL = "kernel"
+    CHANNELS = "channels"
     PATH = "path"
     UNKNOWN = "unknown"
 
@@ -97,6 +99,22 @@ def by_what_ran(a_ran: str, b_ran: str) -> SizeReason | Setting:
         if a.channels == b.channels:
             return SizeReason(reason=Reason.KERNEL)
     return a
+
+
+def by_what_it_ran(told: Setting, executed: Setting | None) -> SizeReason | None:
+    """The reason, where B did not run what it was told; None where it did.
+
+    Args:
+        told: A's setting.
+        executed: what B then ran, None where it did not say that.
+    """
+    if executed is None:
+        return unknown(f"B told {told} does not say what it ran")
+    if not told.contradicts(executed):
+        return None
+    if (told.algorithm, told.protocol) == (executed.algorithm, executed.protocol):
+        return SizeReason(reason=Reason.CHANNELS)
+    return unknown(f"B told {told} runs {executed}")
 
 
 def by_third_side(
@@ -172,6 +190,8 @@ def _because(reason: Reason, rows: Sequence[Mapping[str, Any]]) -> str:
         return f"why is not known: {why} (A ran {a}, B {b})"
     if reason is Reason.PATH:
         return f"another path: A ran {a}, B {b}"
+    if reason is Reason.CHANNELS:
+        return f"channels: A ran {a}, B {b}, also where B is told A's setting"
     if not told:
         return f"both ran {a}"
     by_verdict: dict[str, list[Mapping[str, Any]]] = {}

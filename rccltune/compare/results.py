@@ -13,7 +13,8 @@ a_us, b_us        µs a call
 n_a, n_b          repeats behind it: starts, or communicators inside a process
 a_ran, b_ran      what each side ran, or the path that asked no tuner
 basis             ``starts``, ``communicators``, or why nothing was timed
-reason            why B differs across processes: ``choice``, ``kernel``, ``path``, ``unknown``
+reason            why B differs across processes: ``choice``, ``kernel``,
+                  ``channels``, ``path``, ``unknown``
 because           why that is not known
 told              how B was with A's setting against A, where theirs differ
 told_ratio        time of B with A's setting over time of A

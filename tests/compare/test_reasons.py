@@ -19,6 +19,7 @@ from rccltune.compare.reasons import (
     Reason,
     SizeReason,
     by_third_side,
+    by_what_it_ran,
     by_what_ran,
     sentence,
     unknown,
@@ -32,6 +33,7 @@ from rccltune.model.settings import RankLocation, Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import read_rules
 from rccltune.session import runs
+from rccltune.session.rows import setting_of
 
 KIB = 1 << 10
 
@@ -128,6 +130,8 @@ def test_other_reasons_in_words() -> None:
     assert said(same).endswith(": both ran tree/ll/8")
     path = rows(2, SizeReason(reason=Reason.PATH), a_ran="DDA (no tuner)")
     assert said(path).endswith(": another path: A ran DDA (no tuner), B ring/ll/16")
+    few = rows(2, SizeReason(reason=Reason.CHANNELS), a_ran="ring/ll/24")
+    assert said(few).endswith("A ran ring/ll/24, B ring/ll/16, also where B is told A's setting")
     assert "not known: B fails with tree/ll/8" in said(rows(2, unknown("B fails with tree/ll/8")))
 
 
@@ -207,6 +211,21 @@ def test_a_setting_that_b_does_not_run_explains_nothing(compare: Callable[..., i
     found = table()
     assert found.loc[16 << 10, "reason"] == "unknown"
     assert "runs tree/ll" in found.loc[16 << 10, "because"]
+
+
+@pytest.mark.parametrize(
+    ("ran", "reason"),
+    [
+        ("ring/ll/16", None),
+        ("ring/ll/8", Reason.CHANNELS),
+        ("tree/ll/16", Reason.UNKNOWN),
+        ("?", Reason.UNKNOWN),
+    ],
+)
+def test_a_bound_on_channels_is_a_reason(ran: str, reason: Reason | None) -> None:
+    """NCCL_MAX_NCHANNELS=8 cuts what a tuner asks for, too: seen on 2 x H200, NCCL 2.28.9."""
+    found = by_what_it_ran(Setting.parse("ring/ll/16"), setting_of(ran))
+    assert (found.reason if found else None) is reason
 
 
 RING = Setting.parse("ring/ll/8")
