@@ -272,7 +272,11 @@ def _rules(one: VerificationResult) -> list[str]:
             if rule.loop is not None:
                 # Above 4 MiB the loop is the clock.
                 up_to = " up to 4 MiB" if LOOP in rule.clock else ""
-                said += f" in a graph{up_to}, one by one {loop_of(rule)}"
+                said += f" in a graph{up_to}"
+            if (worst := rule.worst_gain(one.file.verdicts)) is not None:
+                said += f", {worst:.2f}x at its worst size"
+            if rule.loop is not None:
+                said += f", one by one {loop_of(rule)}"
             if rule.one_root is not None:
                 said += f", with one root {rule.one_root.value:.2f}x"
             if rule.registered is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Final
 
@@ -10,7 +11,8 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, format_size, format_span
-from rccltune.session.plan import GRAPH
+from rccltune.session.plan import GRAPH, LOOP
+from rccltune.session.run_samples import GRAPH_UP_TO
 
 _TOO_WIDE: Final = 1.05
 
@@ -78,6 +80,23 @@ class RuleVerdict(Rule):
     def rule(self) -> Rule:
         """The rule alone."""
         return Rule(**{one.name: getattr(self, one.name) for one in fields(Rule)})
+
+    def worst_gain(self, sizes: Iterable[SizeVerdict]) -> float | None:
+        """Smallest gain of one of several sizes, by the timing that counts there.
+
+        Args:
+            sizes: of the verification, also those of other rules.
+        """
+        both = GRAPH in self.clock and LOOP in self.clock
+        gains = {
+            one.nbytes: one.gain.value
+            for one in sorted(sizes, key=lambda one: -one.gain.value)
+            if one.collective is self.collective
+            and self.min_nbytes <= one.nbytes <= self.max_nbytes
+            and one.clock in self.clock
+            and (not both or (one.clock == GRAPH) == (one.nbytes <= GRAPH_UP_TO))
+        }
+        return min(gains.values()) if len(gains) > 1 else None
 
     @property
     def overwritten(self) -> tuple[RanAt, ...]:

@@ -49,6 +49,24 @@ def undecided(nbytes: int) -> SizeVerdict:
     )
 
 
+def test_a_rule_s_worst_size_is_of_the_timing_that_counts() -> None:
+    """By graphs to 4 MiB and by loops above, in either placement, within the rule alone."""
+    rule = replace(stood(MIB, 8 * MIB, RuleState.PROVEN, 3), clock="graph and loop")
+    gains = {
+        (MIB, "graph"): 1.3,
+        (MIB, "loop"): 1.0,
+        (4 * MIB, "graph"): 1.2,
+        (8 * MIB, "loop"): 1.4,
+        (16 * MIB, "loop"): 0.9,
+    }
+    sizes = [
+        replace(undecided(nbytes), clock=clock, gain=Estimate(value=gain, low=gain, high=gain, n=8))
+        for (nbytes, clock), gain in gains.items()
+    ]
+    assert rule.worst_gain(sizes) == 1.2
+    assert rule.worst_gain(sizes[:1]) is None
+
+
 def verified(
     *standings: RuleVerdict, keeps: bool, needs: dict[str, str] | None = None
 ) -> VerificationResult:
