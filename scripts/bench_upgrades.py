@@ -1,4 +1,4 @@
-"""Compare libraries in pairs, the older with the newer, as lines of docs/releases.md.
+"""Compare libraries in pairs, the older with the newer a line each.
 
     scripts/bench upgrades /path/libnccl-2.28.9.so.2 /path/libnccl-2.30.7.so.2 --np 2
 

@@ -31,7 +31,7 @@ bool graph_is_matched(const struct node *node, int n_ranks, int n_nodes);
 
 struct model_limits {
     bool ll128;       /* the topology or RCCL_LL128_FORCE_ENABLE allows it */
-    bool tree_simple; /* a patched library, see docs/variants.md */
+    bool tree_simple; /* a patched library, see docs/measuring.md */
     uint8_t algorithms[N_TUNABLE], protocols[N_TUNABLE]; /* bit masks of NCCL_ALGO and NCCL_PROTO */
 };
 

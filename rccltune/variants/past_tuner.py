@@ -107,8 +107,9 @@ def sentences(found: Sequence[PathPast]) -> tuple[str, ...]:
         key = replace(one, collective=Collective.ALL_REDUCE)
         by_range.setdefault(key, []).append(one.collective.value)
     return tuple(
-        f"{', '.join(names)}{_graphs(one)} {_span(one)} {'ask' if one.is_sure else 'may ask'} no "
-        f"tuner here: {one.path} takes {'them' if one.is_sure else 'them then'}; "
+        f"{', '.join(names)} calls{_graphs(one)} {_span(one)} "
+        f"{'ask' if one.is_sure else 'may ask'} no tuner here: "
+        f"{one.path} takes {'them' if one.is_sure else 'them then'}; "
         f"{one.switch} switches it off"
         for one, names in by_range.items()
     )

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here", "undrawn")
 NODE = ("--simulate", "mi355x", "--mode", "dpx-nps2")
 TWO = ("--np", "2", "--rank-placement", "one-oam")
 # RCCL 2.28.3 src/rccl_wrap.cc:458-484: direct all_gather takes 8 MiB on one node of gfx950.
-DIRECT = "all_gather up to 8 MiB ask no tuner here: direct AllGather takes them"
+DIRECT = "all_gather calls up to 8 MiB ask no tuner here: direct AllGather takes them"
 
 
 def test_what_asks_no_tuner_there_is_said_first(

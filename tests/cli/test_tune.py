@@ -124,7 +124,7 @@ def test_what_asks_no_tuner_is_said_before_any_time_is_spent(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 8 where that is all of the range; else the first lines name range, path and switch."""
-    first = "all_reduce up to 8 MiB ask no tuner here: DDA takes them; RCCL_DDA_ENABLE=0"
+    first = "all_reduce calls up to 8 MiB ask no tuner here: DDA takes them; RCCL_DDA_ENABLE=0"
     assert run(["tune", *DDA, "--min-bytes", "1K", "--max-bytes", "8M"]) == 8
     said = " ".join(capsys.readouterr().err.split())
     assert "no tuner is asked here at any size from 1 KiB to 8 MiB" in said

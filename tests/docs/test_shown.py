@@ -74,6 +74,18 @@ def test_commands_in_running_text_are_valid(
     assert wrong(whole, click.MissingParameter, NO_ARGUMENT) == []
 
 
+# Options of programs that are not ours, in pages' own words.
+OTHERS = {"--bind-to", "--cpu-bind", "--disable-custom-all-reduce"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_option_that_a_page_names_is_one(page: Path) -> None:
+    """Alone in a code span: ``--plan``, ``--env NAME=VALUE``."""
+    known = {option for one in COMMANDS.values() for p in one.params for option in p.opts}
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"`(--[a-z][a-z-]*)", text)) - known - OTHERS == set()
+
+
 def test_mistakes_are_found(tmp_path: Path) -> None:
     """An option that is not there, a value of another type, a command that is not there."""
     page = ROOT / "README.md"

@@ -285,8 +285,12 @@ def test_a_machine_that_is_well(patient: Patient) -> None:
     """Nothing is found but what its library does by itself: 8 ranks of RCCL 2.27.7 gather directly."""
     (one,) = patient.findings()
     assert (one.name, one.severity, one.spoils) == ("past-the-tuner", N, False)
-    assert one.message.startswith("RCCL 2.27.7, 8 ranks: all_reduce up to 20 MiB may ask no tuner")
-    assert "all_gather up to 4 MiB ask no tuner here: direct AllGather takes them" in one.message
+    assert one.message.startswith(
+        "RCCL 2.27.7, 8 ranks: all_reduce calls up to 20 MiB may ask no tuner"
+    )
+    assert (
+        "all_gather calls up to 4 MiB ask no tuner here: direct AllGather takes them" in one.message
+    )
     assert "RCCL_DIRECT_ALLGATHER_DISABLE=1" in one.message
 
 
@@ -297,9 +301,13 @@ def test_a_machine_that_is_well(patient: Patient) -> None:
         (
             "RCCL 2.30.4",
             {},
-            "all_reduce, reduce_scatter, all_gather up to 8 MiB ask no tuner here: DDA",
+            "all_reduce, reduce_scatter, all_gather calls up to 8 MiB ask no tuner here: DDA",
         ),
-        ("RCCL 2.30.4", {"RCCL_DDA_ENABLE": "0"}, "RCCL 2.30.4, 8 ranks: all_gather up to 4 MiB"),
+        (
+            "RCCL 2.30.4",
+            {"RCCL_DDA_ENABLE": "0"},
+            "RCCL 2.30.4, 8 ranks: all_gather calls up to 4 MiB",
+        ),
         ("RCCL 2.30.4", {"ROCR_VISIBLE_DEVICES": "0,1,2,3"}, None),
         ("RCCL 2.20.5", {"ROCR_VISIBLE_DEVICES": "0"}, None),
     ],

@@ -137,7 +137,7 @@ def test_a_sentence_has_collectives_sizes_path_and_switch() -> None:
     here = site("RCCL 2.30.4", "gfx942", NODE)
     asked = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
     assert sentences(paths_past(here, asked, {})) == (
-        "all_reduce, reduce_scatter up to 8 MiB ask no tuner here: DDA takes them; RCCL_DDA_ENABLE=0 switches it off",
+        "all_reduce, reduce_scatter calls up to 8 MiB ask no tuner here: DDA takes them; RCCL_DDA_ENABLE=0 switches it off",
     )
     (unsure,) = sentences([past(1024, 4096, sure=False)])
-    assert unsure.startswith("all_reduce from 1 KiB to 4 KiB may ask no tuner here: ")
+    assert unsure.startswith("all_reduce calls from 1 KiB to 4 KiB may ask no tuner here: ")
