@@ -135,7 +135,7 @@ def measured(
         CommandLineError: no rule of the file is for so many ranks.
         RccltuneError: as a comparison does.
     """
-    from rccltune.compare.judging import level_of
+    from rccltune.analyse.paired import level_of
 
     site = instrument.site
     called = sizes_called(of_scale(wanted.file, site.scale), site.scale)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
-from rccltune.analyse.paired import LogMean, means_by_size
-from rccltune.model import defaults
+from rccltune.analyse.paired import LogMean, level_of, means_by_size
 from rccltune.model.rounding import rounded
 from rccltune.session.plan import GRAPH
 
@@ -49,16 +48,6 @@ class Verdict(str, Enum):
 HARM: Final = frozenset((Verdict.SLOWER, Verdict.WRONG, Verdict.FAILED))
 # Where the two differ, so that sizes beside are looked at.
 DIFFERS: Final = frozenset((Verdict.SLOWER, Verdict.FASTER))
-
-
-def level_of(n_sizes: int, level: float = defaults.LEVEL) -> float:
-    """Level of each interval, so that all together hold with ``1 - level`` (Šidák, 1967).
-
-    Args:
-        n_sizes: that share the chance of a false answer.
-        level: that chance.
-    """
-    return float((1 - level) ** (1 / max(n_sizes, 1)))
 
 
 def with_stalls(timings: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:

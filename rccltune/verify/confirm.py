@@ -229,13 +229,8 @@ def _paired(table: pd.DataFrame, rule: RuleVerdict) -> PairedRatios | None:
     ]
     if own.empty:
         return None
-    sizes = np.array(sorted(own["nbytes"].unique()), dtype=np.int64)
-    views = sorted(own["placement"].unique())
-    logs = np.full((_LAUNCHES, len(views), len(sizes)), np.nan)
-    for row in own.itertuples(index=False):
-        at = (int(row.launch), views.index(row.placement), int(np.searchsorted(sizes, row.nbytes)))
-        logs[at] = log(row.library_us / row.rules_us)
-    return PairedRatios(sizes, logs)
+    gains = np.log(own["library_us"] / own["rules_us"])
+    return PairedRatios.of(own.rename(columns={"launch": "replicate"}).assign(gain=gains))
 
 
 def _ratio(table: pd.DataFrame, rule: RuleVerdict) -> Estimate | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rccltune.analyse.paired import level_of
 from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.model.choice import Judgement, Rule
@@ -20,7 +21,6 @@ from rccltune.rules.reader import read_rules
 from rccltune.session import plan
 from rccltune.session.plan import CollectiveCall, Label, Step
 from rccltune.session.rows import setting_of
-from rccltune.verify.judge import LEVEL
 from rccltune.verify.pairs import TURNS, answering, ratios
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import bare, digest_of
@@ -78,23 +78,23 @@ def is_better(
     found = [
         one
         for _, own in ratios(table[table["rules"] == digest]).groupby("collective", sort=False)
-        for one in _judgements(PairTable(own), LEVEL / max(1, len(calls)))
+        for one in _judgements(PairTable(own), level_of(len(calls)))
     ]
     return bool(found) and set(found) <= _GOOD and Judgement.BETTER in found
 
 
-def _judgements(table: PairTable, chance: float) -> list[Judgement]:
+def _judgements(table: PairTable, level: float) -> list[Judgement]:
     """What is said of each size and placement; better is what shares its chance with all others."""
-    paired, views = table.paired
+    paired = table.paired
     found = []
     for at in range(len(paired.nbytes)):
-        for view in range(len(views)):
+        for view in range(len(paired.views)):
             one = paired.at(at, view)
             if one is None:
                 found.append(Judgement.UNDECIDED)
                 continue
-            said = judgement(one, 1 - chance)
-            if said is Judgement.BETTER and one.low(1 - chance) <= 0:
+            said = judgement(one, level)
+            if said is Judgement.BETTER and one.low(level) <= 0:
                 said = Judgement.SAME
             found.append(said)
     return found

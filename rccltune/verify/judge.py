@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
-from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, more_often
+from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, level_of, more_often
 from rccltune.model.choice import RESTORES, Judgement, Rule, RuleState, SizeVerdict
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session.plan import LOOP
@@ -42,9 +42,7 @@ from rccltune.verify.verdict import RuleVerdict
 if TYPE_CHECKING:
     import pandas as pd
 
-# Chance of a mistake that all rules of a file share.
-LEVEL: Final = 0.05
-# Likewise of harm by the loop.
+# Chance of a mistake that all rules of a file share, of harm by the loop.
 _LOOP_LEVEL: Final = 0.01
 # What calls with one root may lose, being another use than the one that a rule is chosen for.
 _WITH_ONE_ROOT: Final = log1p(-0.02)
@@ -151,12 +149,12 @@ class _FileJudge:
     @property
     def level_of_a_size(self) -> float:
         """Of the interval by which a size is slower, in either placement: all share the chance."""
-        return 1 - LEVEL / self.n_sizes
+        return level_of(self.n_sizes)
 
     @property
     def level(self) -> float:
         """Of a rule's interval: all rules share the chance of a mistake."""
-        return 1 - LEVEL / self.n_rules
+        return level_of(self.n_rules)
 
     def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RuleVerdict]:
         """What is left of a rule, and what goes; nothing of a fallback that nobody needed."""
@@ -219,7 +217,7 @@ class _FileJudge:
 
     def _stretches(self, rule: Rule, table: PairTable, inside: Truths) -> Iterator[RuleVerdict]:
         """Neighbouring sizes of a rule that are all good, and those that are slower."""
-        paired = table.paired[0]
+        paired = table.paired
         at = np.flatnonzero(inside)
         # Where the same calls were made on both sides they differ by noise.
         each = [
@@ -275,10 +273,10 @@ class _FileJudge:
         """What a size loses where calls have one root; None where no loss is proven."""
         if table.one_root is None:
             return None
-        paired, _ = table.one_root
+        paired = table.one_root
         at = np.flatnonzero(paired.nbytes == table.nbytes[size])
         one = self._worst(paired, int(at[0])) if len(at) else None
-        level = 1 - 2 * _LOOP_LEVEL / len(paired.nbytes)
+        level = level_of(len(paired.nbytes), 2 * _LOOP_LEVEL)
         is_slower = one is not None and one.log < _WITH_ONE_ROOT and one.high(level) < 0
         return one if is_slower else None
 
@@ -286,7 +284,7 @@ class _FileJudge:
         """Whether a size is slower where buffers are registered."""
         if table.registered is None:
             return False
-        paired, _ = table.registered
+        paired = table.registered
         at = np.flatnonzero(paired.nbytes == table.nbytes[size])
         one = self._worst(paired, int(at[0])) if len(at) else None
         return one is not None and self._is_slower(one)
@@ -366,7 +364,7 @@ class _FileJudge:
         chosen = np.isin(np.arange(len(table.nbytes)), own)
         answered = chosen & ~np.isin(table.nbytes, list(table.alike))
         chosen = answered if answered.any() else chosen
-        found = table.paired[0].over(chosen)
+        found = table.paired.over(chosen)
         if not found:
             return self._part(
                 rule,
@@ -421,7 +419,7 @@ class _FileJudge:
         bfloat16: LogMean | None,
     ) -> tuple[RuleState, str]:
         if one.low(self.level) > 0 and one.log >= self.least:
-            level = 1 - 2 * _LOOP_LEVEL / self.n_rules
+            level = level_of(self.n_rules, 2 * _LOOP_LEVEL)
             for other, most, how in (
                 (loop, SLIGHT, "launched one by one"),
                 (one_root, _WITH_ONE_ROOT, "with one root"),
@@ -451,7 +449,7 @@ class _FileJudge:
         registered: LogMean | None = None,
         bfloat16: LogMean | None = None,
     ) -> RuleVerdict:
-        paired = table.paired[0]
+        paired = table.paired
         undecided = sum(
             one is None or judgement(one, self.level_of_a_size) is Judgement.UNDECIDED
             for one in (
@@ -481,14 +479,9 @@ class _FileJudge:
         )
 
 
-def _mean(
-    other: tuple[PairedRatios, list[str]] | None, sizes: npt.NDArray[np.int64]
-) -> LogMean | None:
+def _mean(other: PairedRatios | None, sizes: npt.NDArray[np.int64]) -> LogMean | None:
     """Mean over a rule's sizes by a clock beside its own, of the placement that gains least."""
-    if other is None:
-        return None
-    paired, _ = other
-    return paired.least(np.isin(paired.nbytes, sizes))
+    return None if other is None else other.least(np.isin(other.nbytes, sizes))
 
 
 def _least(found: Iterable[LogMean | None]) -> LogMean | None:

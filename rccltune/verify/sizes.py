@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator
 from math import log1p
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from rccltune.analyse.paired import LogMean, PairedRatios
 from rccltune.model.choice import Judgement, SizeVerdict
 from rccltune.model.vocabulary import Collective, Placement
@@ -33,21 +31,21 @@ class PairTable:
         """Arrange them."""
         in_bfloat16 = pairs["dtype"] == BFLOAT16
         is_beside = in_bfloat16 & (not in_bfloat16.all())
-        self.bfloat16 = _paired(pairs[is_beside]) if is_beside.any() else None
+        self.bfloat16 = PairedRatios.of(pairs[is_beside]) if is_beside.any() else None
         pairs = pairs[~is_beside]
         self.pairs = pairs
         one_root, registered = (pairs["clock"] == clock for clock in (ONE_ROOT, REGISTERED))
-        self.one_root = _paired(pairs[one_root]) if one_root.any() else None
-        self.registered = _paired(pairs[registered]) if registered.any() else None
+        self.one_root = PairedRatios.of(pairs[one_root]) if one_root.any() else None
+        self.registered = PairedRatios.of(pairs[registered]) if registered.any() else None
         pairs = pairs[~one_root & ~registered]
         has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
         loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
         self.main = pairs[~loops_beside]
-        self.paired = _paired(self.main)
+        self.paired = PairedRatios.of(self.main)
         loop = pairs[loops_beside]
-        self.loop = _paired(loop) if len(loop) else None
+        self.loop = PairedRatios.of(loop) if len(loop) else None
         by_size = self.main.groupby("nbytes")
-        self.nbytes = self.paired[0].nbytes
+        self.nbytes = self.paired.nbytes
         self.answers = by_size["answer"].first().reindex(self.nbytes).to_numpy()
         self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
         alike = by_size["is_alike"].all()
@@ -71,12 +69,12 @@ class PairTable:
             wrong: those with wrong results.
             level: of the interval by which a size is called slower.
         """
-        for found in filter(None, (self.paired, self.loop)):
-            paired, views = found
-            rows = self.main if found is self.paired else self.pairs[self.pairs["clock"] == LOOP]
+        for paired in filter(None, (self.paired, self.loop)):
+            is_main = paired is self.paired
+            rows = self.main if is_main else self.pairs[self.pairs["clock"] == LOOP]
             times = rows.groupby(["placement", "nbytes"])[["library_us", "rules_us"]].median()
             for at, nbytes in enumerate(paired.nbytes):
-                for view, placement in enumerate(views):
+                for view, placement in enumerate(paired.views):
                     one = paired.at(at, view)
                     if one is None:
                         continue
@@ -91,7 +89,7 @@ class PairTable:
                     yield SizeVerdict(
                         collective=collective,
                         placement=Placement(placement),
-                        clock=str(self.clock[at]) if found is self.paired else LOOP,
+                        clock=str(self.clock[at]) if is_main else LOOP,
                         nbytes=int(nbytes),
                         baseline_us=float(library_us),
                         tuned_us=float(rules_us),
@@ -99,20 +97,6 @@ class PairTable:
                         judgement=said,
                         n_wrong=0 if is_right else None,
                     )
-
-
-def _paired(rows: pd.DataFrame) -> tuple[PairedRatios, list[str]]:
-    sizes = np.array(sorted(rows["nbytes"].unique()), dtype=np.int64)
-    views = sorted(rows["placement"].unique())
-    replicates = list(dict.fromkeys(rows["replicate"]))
-    log = np.full((len(replicates), len(views), len(sizes)), np.nan)
-    at = (
-        rows["replicate"].map({name: i for i, name in enumerate(replicates)}),
-        rows["placement"].map({name: i for i, name in enumerate(views)}),
-        np.searchsorted(sizes, rows["nbytes"]),
-    )
-    log[at[0].to_numpy(), at[1].to_numpy(), at[2]] = rows["gain"].to_numpy()
-    return PairedRatios(sizes, log), views
 
 
 def judgement(one: LogMean, level: float) -> Judgement:
