@@ -52,7 +52,7 @@ FIELDS = _named(
     ratio value low high n n_sizes n_undecided clock loop one_root registered bfloat16
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype op redop graph nbytes baseline_us tuned_us ran
-    answer n_wrong cost_ns judgement rule before after reason why zones
+    answer n_wrong cost_ns verdict rule before after reason why zones
     bits bits_times library_us rules_us fastest_us pin_us
     """
 )

@@ -100,7 +100,7 @@ _VERDICTS: Final = {
     "low": "float64",
     "high": "float64",
     "n_replicates": "int64",
-    "judgement": "str",
+    "verdict": "str",
 }
 
 
@@ -303,7 +303,7 @@ class Loaded:
 
         ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (mean
         over communicators; above 1 the rules are faster), ``low``, ``high`` (its 95 % interval),
-        ``n_replicates``, ``judgement`` (``better``, ``same``, ``undecided``, ``worse``,
+        ``n_replicates``, ``verdict`` (``faster``, ``not slower``, ``undecided``, ``slower``,
         ``wrong``). Empty where nothing was verified.
         """
         return frame(self._verdict_rows(), _VERDICTS)
@@ -332,7 +332,7 @@ class Loaded:
                     "low": verdict.gain.low,
                     "high": verdict.gain.high,
                     "n_replicates": verdict.gain.n,
-                    "judgement": verdict.judgement.value,
+                    "verdict": verdict.verdict.value,
                 }
 
 

@@ -14,7 +14,7 @@ from rccltune.cli.options import FOLDER, allow_need_option, named, session_argum
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
-from rccltune.model.choice import Judgement, RuleState
+from rccltune.model.choice import RuleState, Verdict
 from rccltune.model.errors import SessionError, VerificationError
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
@@ -381,7 +381,7 @@ def undecided_line(done: VerificationResult) -> str:
         return "no rule is left: the library chooses as it does by itself"
     open_: dict[Collective, set[int]] = {}
     for one in done.file.judging:
-        if one.judgement is Judgement.UNDECIDED and any(
+        if one.verdict is Verdict.UNDECIDED and any(
             rule.collective is one.collective and rule.reaches(one.nbytes) for rule in kept
         ):
             open_.setdefault(one.collective, set()).add(one.nbytes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare import results
 from rccltune.compare.explaining import explained
-from rccltune.compare.judging import A, B, Verdict
+from rccltune.compare.judging import A, B
 from rccltune.compare.known_changes import NewerSide, ReleaseChange, known_changes
 from rccltune.compare.measuring import MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import NO_TUNER, PERHAPS, with_reasons
@@ -37,6 +37,7 @@ from rccltune.measure.past_tuner import paths_here
 from rccltune.measure.perf_sweep import call_words, tuner_of_baseline
 from rccltune.measure.request import Request, merge_request
 from rccltune.model import defaults
+from rccltune.model.choice import Verdict
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.compare import judging
-from rccltune.compare.judging import A, B, Verdict
+from rccltune.compare.judging import A, B
 from rccltune.compare.measuring import Cell, MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import (
     Reason,
@@ -27,6 +27,7 @@ from rccltune.compare.restoring import RestoredSize, restore
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side
 from rccltune.measure.launcher import end_leftovers
+from rccltune.model.choice import Verdict
 from rccltune.model.errors import LaunchError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import SILENT, Setting

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
 from rccltune.analyse.paired import LogMean, level_of, means_by_size
+from rccltune.model.choice import Verdict
 from rccltune.model.rounding import rounded
 from rccltune.session.plan import GRAPH
 
@@ -31,17 +31,6 @@ COLUMNS: Final = (
     *CELL,
     *("a_us", "b_us", "ratio", "low", "high", "n_a", "n_b", "stalls_a", "stalls_b", "verdict"),
 )
-
-
-class Verdict(str, Enum):
-    """What is said of B at a size."""
-
-    EQUAL = "equal"
-    FASTER = "faster"
-    SLOWER = "slower"
-    UNDECIDED = "undecided"
-    WRONG = "wrong"
-    FAILED = "failed"
 
 
 # What ends a comparison with 9.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.compare.judging import Verdict
+from rccltune.model.choice import Verdict
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Protocol
 from rccltune.releases import LibraryVendor, Version, dotted, parse_library

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.compare.judging import DIFFERS, Verdict
+from rccltune.compare.judging import DIFFERS
+from rccltune.model.choice import Verdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import format_size

@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare import judging, reasons
-from rccltune.compare.judging import Verdict
 from rccltune.compare.reasons import ran_words
 from rccltune.compare.restoring import RestoredRules
 from rccltune.compare.sides import Side
+from rccltune.model.choice import Verdict
 from rccltune.model.rounding import csv_text, rounded
 from rccltune.model.vocabulary import format_size
 from rccltune.session import files, store

@@ -280,14 +280,19 @@ class LeftToLibrary:
         return self.min_nbytes <= nbytes <= self.max_nbytes
 
 
-class Judgement(Enum):
-    """Judgement of verification at one size."""
+class Verdict(Enum):
+    """What is said of one side at a size, held against another: of B, or of the rules.
 
-    BETTER = "better"
-    SAME = "same"
+    EQUAL is within a margin to both sides, NOT_SLOWER is no loss that counts, whatever is gained.
+    """
+
+    FASTER = "faster"
+    EQUAL = "equal"
+    NOT_SLOWER = "not slower"
+    SLOWER = "slower"
     UNDECIDED = "undecided"
-    WORSE = "worse"
     WRONG = "wrong"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +304,7 @@ class SizeVerdict:
         baseline_us, tuned_us: medians of the library and of the rules.
         gain: baseline time / tuned time.
         n_wrong: elements, with the rules: 0, or None where none was checked or some are wrong
-            (``judgement`` says which).
+            (``verdict`` says which).
     """
 
     collective: Collective
@@ -309,5 +314,5 @@ class SizeVerdict:
     baseline_us: Number
     tuned_us: Number
     gain: Estimate
-    judgement: Judgement
+    verdict: Verdict
     n_wrong: Whole | None = None

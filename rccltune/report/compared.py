@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.compare.judging import Verdict
 from rccltune.compare.results import FIGURE_FILE, ComparisonResult
+from rccltune.model.choice import Verdict
 from rccltune.report import plots, style
 from rccltune.session import files
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from rccltune import __version__
 from rccltune.model.brief import brief
-from rccltune.model.choice import Judgement, Rule, SizeVerdict
+from rccltune.model.choice import Rule, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import (
@@ -67,13 +67,6 @@ _TITLES: Final = {
     "time": "Time of a call, measured and fitted",
     "bandwidth": "Bus bandwidth",
     "table": "Time of a call, one size an octave",
-}
-_JUDGED: Final = {
-    Judgement.BETTER: "faster",
-    Judgement.SAME: "not slower",
-    Judgement.UNDECIDED: "undecided",
-    Judgement.WORSE: "slower",
-    Judgement.WRONG: "wrong results",
 }
 
 
@@ -328,17 +321,17 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
             name,
             size,
             *(words.times(v.gain if v else None) for v in verdicts),
-            _judged(worst.judgement, has_rule=place in ruled),
+            _judged(worst.verdict, has_rule=place in ruled),
             str(worst.gain.n),
         )
 
 
-def _judged(judgement: Judgement, *, has_rule: bool) -> str:
-    """Judgement of a size; why one has no rule another table says, and harm is told in both."""
+def _judged(verdict: Verdict, *, has_rule: bool) -> str:
+    """Verdict of a size; why one has no rule another table says, and harm is told in both."""
     if has_rule:
-        return _JUDGED[judgement]
-    is_harm = judgement in (Judgement.WORSE, Judgement.WRONG)
-    return f"{_JUDGED[judgement]}, no rule" if is_harm else "no rule"
+        return verdict.value
+    is_harm = verdict in (Verdict.SLOWER, Verdict.WRONG)
+    return f"{verdict.value}, no rule" if is_harm else "no rule"
 
 
 def _is_power_of_two(nbytes: int) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.analyse.paired import level_of
 from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
-from rccltune.model.choice import Judgement, Rule
+from rccltune.model.choice import Rule, Verdict
 from rccltune.model.settings import BASELINE, RULES, SILENT, Setting
 from rccltune.rules.reader import read_rules
 from rccltune.session import plan
@@ -24,13 +24,13 @@ from rccltune.session.rows import setting_of
 from rccltune.verify.pairs import TURNS, answering, ratios
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import bare, digest_of
-from rccltune.verify.sizes import PairTable, judgement
+from rccltune.verify.sizes import PairTable, verdict_at
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BESIDE: Final = "what the site runs"
-_GOOD: Final = frozenset((Judgement.BETTER, Judgement.SAME))
+_GOOD: Final = frozenset((Verdict.FASTER, Verdict.NOT_SLOWER))
 
 
 def is_better(
@@ -78,12 +78,12 @@ def is_better(
     found = [
         one
         for _, own in ratios(table[table["rules"] == digest]).groupby("collective", sort=False)
-        for one in _judgements(PairTable(own), level_of(len(calls)))
+        for one in _verdicts(PairTable(own), level_of(len(calls)))
     ]
-    return bool(found) and set(found) <= _GOOD and Judgement.BETTER in found
+    return bool(found) and set(found) <= _GOOD and Verdict.FASTER in found
 
 
-def _judgements(table: PairTable, level: float) -> list[Judgement]:
+def _verdicts(table: PairTable, level: float) -> list[Verdict]:
     """What is said of each size and placement; better is what shares its chance with all others."""
     paired = table.paired
     found = []
@@ -91,11 +91,11 @@ def _judgements(table: PairTable, level: float) -> list[Judgement]:
         for view in range(len(paired.views)):
             one = paired.at(at, view)
             if one is None:
-                found.append(Judgement.UNDECIDED)
+                found.append(Verdict.UNDECIDED)
                 continue
-            said = judgement(one, level)
-            if said is Judgement.BETTER and one.low(level) <= 0:
-                said = Judgement.SAME
+            said = verdict_at(one, level)
+            if said is Verdict.FASTER and one.low(level) <= 0:
+                said = Verdict.NOT_SLOWER
             found.append(said)
     return found
 

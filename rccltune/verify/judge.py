@@ -32,11 +32,11 @@ import numpy.typing as npt
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, level_of, more_often
-from rccltune.model.choice import RESTORES, Judgement, Rule, RuleState, SizeVerdict
+from rccltune.model.choice import RESTORES, Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
-from rccltune.verify.sizes import SLIGHT, PairTable, judgement
+from rccltune.verify.sizes import SLIGHT, PairTable, verdict_at
 from rccltune.verify.verdict import RuleVerdict
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class _FileJudge:
                 yield from self._trimmed(rule, table, at, stretch, each)
 
     def _is_slower(self, size: LogMean) -> bool:
-        return judgement(size, self.level_of_a_size) is Judgement.WORSE
+        return verdict_at(size, self.level_of_a_size) is Verdict.SLOWER
 
     def _worst(self, paired: PairedRatios, size: int) -> LogMean | None:
         return _least(paired.at(size, view) for view in range(paired.log.shape[1]))
@@ -451,7 +451,7 @@ class _FileJudge:
     ) -> RuleVerdict:
         paired = table.paired
         undecided = sum(
-            one is None or judgement(one, self.level_of_a_size) is Judgement.UNDECIDED
+            one is None or verdict_at(one, self.level_of_a_size) is Verdict.UNDECIDED
             for one in (
                 self._worst(paired, int(i)) for i in own if int(table.nbytes[i]) not in table.alike
             )

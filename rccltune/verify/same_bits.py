@@ -22,7 +22,7 @@ from rccltune.bits import probes
 from rccltune.bits.choice import bits_name
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
-from rccltune.model.choice import Judgement, Rule, RuleState, SizeVerdict
+from rccltune.model.choice import Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import RULES, SILENT, Setting
@@ -301,7 +301,7 @@ def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVe
         if mean is None:
             continue
         gain = mean.ratio()
-        judgement = Judgement.BETTER if gain.is_faster else Judgement.UNDECIDED
+        verdict = Verdict.FASTER if gain.is_faster else Verdict.UNDECIDED
         yield rounded_record(
             SizeVerdict(
                 collective=one.collective,
@@ -311,7 +311,7 @@ def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVe
                 baseline_us=one.library_us,
                 tuned_us=one.rules_us,
                 gain=gain,
-                judgement=Judgement.WORSE if gain.high < 1 else judgement,
+                verdict=Verdict.SLOWER if gain.high < 1 else verdict,
                 n_wrong=0,
             )
         )

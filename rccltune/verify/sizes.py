@@ -7,7 +7,7 @@ from math import log1p
 from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.paired import LogMean, PairedRatios
-from rccltune.model.choice import Judgement, SizeVerdict
+from rccltune.model.choice import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
 
@@ -79,13 +79,13 @@ class PairTable:
                     if one is None:
                         continue
                     library_us, rules_us = times.loc[(placement, nbytes)]
-                    said = judgement(one, level)
+                    said = verdict_at(one, level)
                     if int(nbytes) in wrong:
-                        said = Judgement.WRONG
+                        said = Verdict.WRONG
                     elif int(nbytes) in self.alike:
                         # What the same calls differ by is noise, of which there may be much.
                         said = not_slower(one)
-                    is_right = int(nbytes) in checked and said is not Judgement.WRONG
+                    is_right = int(nbytes) in checked and said is not Verdict.WRONG
                     yield SizeVerdict(
                         collective=collective,
                         placement=Placement(placement),
@@ -94,12 +94,12 @@ class PairTable:
                         baseline_us=float(library_us),
                         tuned_us=float(rules_us),
                         gain=one.ratio(),
-                        judgement=said,
+                        verdict=said,
                         n_wrong=0 if is_right else None,
                     )
 
 
-def judgement(one: LogMean, level: float) -> Judgement:
+def verdict_at(one: LogMean, level: float) -> Verdict:
     """What the estimate of a size says.
 
     Args:
@@ -108,12 +108,12 @@ def judgement(one: LogMean, level: float) -> Judgement:
     """
     is_certain = one.high(level) < 0 and one.log < SLIGHT
     if is_certain or (one.log < _LOOKS and one.log + one.se < 0):
-        return Judgement.WORSE
+        return Verdict.SLOWER
     if one.low() > 0:
-        return Judgement.BETTER
+        return Verdict.FASTER
     return not_slower(one)
 
 
-def not_slower(one: LogMean) -> Judgement:
+def not_slower(one: LogMean) -> Verdict:
     """Whether a loss that counts is excluded."""
-    return Judgement.SAME if one.low() > _NOT_SLOWER else Judgement.UNDECIDED
+    return Verdict.NOT_SLOWER if one.low() > _NOT_SLOWER else Verdict.UNDECIDED

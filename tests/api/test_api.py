@@ -162,7 +162,7 @@ def test_verdicts_are_the_verification(made: Path) -> None:
     kept = json.loads((made / "verdict.json").read_text())["verdicts"]
     verdict = rccltune.load(made).verdicts
     assert len(verdict) == len(kept) > 0
-    for name in ("nbytes", "judgement", "baseline_us", "tuned_us"):
+    for name in ("nbytes", "verdict", "baseline_us", "tuned_us"):
         assert verdict[name].tolist() == [one[name] for one in kept]
     for column, name in (("ratio", "value"), ("low", "low"), ("n_replicates", "n")):
         assert verdict[column].tolist() == [one["gain"][name] for one in kept]

@@ -46,7 +46,7 @@ def test_what_is_proven_is_the_node_files_truth(tuned_once: Path) -> None:
     truth = made.LIBRARY_US / made.FASTEST_US
     assert first
     for one in first:
-        assert one["judgement"] == "better"
+        assert one["verdict"] == "faster"
         assert one["gain"]["value"] == pytest.approx(truth, rel=0.02)
     [rule] = (one for one in verdict["standings"] if one["state"] == "proven")
     assert rule["gain"]["low"] <= rule["gain"]["value"] <= rule["gain"]["high"]

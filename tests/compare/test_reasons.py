@@ -14,7 +14,6 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.compare import results
-from rccltune.compare.judging import Verdict
 from rccltune.compare.reasons import (
     Reason,
     SizeReason,
@@ -27,6 +26,7 @@ from rccltune.compare.reasons import (
 )
 from rccltune.compare.restoring import placement_of, restore, zones_of
 from rccltune.measure.real_rccl import real_library
+from rccltune.model.choice import Verdict
 from rccltune.model.errors import MachineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import RankLocation, Scale, Setting, Target

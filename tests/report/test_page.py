@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
-from rccltune.model.choice import Judgement, SizeVerdict
+from rccltune.model.choice import SizeVerdict, Verdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.vocabulary import Placement
 from rccltune.report import page, style, words
@@ -210,7 +210,7 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
             tuned_us=1.0,
             gain=Estimate(value=0.97, low=0.9, high=1.05, n=8),
             n_wrong=0,
-            judgement=Judgement.UNDECIDED,
+            verdict=Verdict.UNDECIDED,
         )
 
     sizes = [1 << power for power in range(10, 30)]
@@ -241,7 +241,7 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
     assert 0 < len(ruled) < len(sizes)
     # "Not faster" or whatever another table says of it is not contradicted here.
     assert [row[4] for row in rows] == ["undecided" if n in ruled else "no rule" for n in sizes]
-    worse = tuple(replace(one, judgement=Judgement.WORSE) for one in said.verdicts)
+    worse = tuple(replace(one, verdict=Verdict.SLOWER) for one in said.verdicts)
     verification = replace(verification, file=replace(said, verdicts=worse))
     harmed = replace(one, files=(replace(file, verification=verification),))
     rows = page.context(harmed)["sizes"]["rows"]

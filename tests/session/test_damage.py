@@ -15,7 +15,7 @@ import rccltune
 from rccltune import api
 from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
-from rccltune.model.choice import Judgement, LeftToLibrary, RuleState, SizeVerdict
+from rccltune.model.choice import LeftToLibrary, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import RccltuneError
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
@@ -94,7 +94,7 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         tuned_us=10.0,
         gain=Estimate(value=1.2, low=1.1, high=1.3, n=8),
         n_wrong=0,
-        judgement=Judgement.BETTER,
+        verdict=Verdict.FASTER,
     )
     kept = VerdictFile(
         path="rccl_tuner.csv",

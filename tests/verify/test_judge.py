@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rccltune.analyse.paired import LogMean, PairedRatios
-from rccltune.model.choice import Judgement, Rule, RuleState
+from rccltune.model.choice import Rule, RuleState, Verdict
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.judge import JudgedFile, judge
@@ -439,9 +439,9 @@ def test_what_a_switch_leaves_behind_is_taken_off() -> None:
 def test_sizes_are_judged_one_by_one() -> None:
     """Of a size that is not slower a loss of 2 % is excluded."""
     sure = judged(drawn(lambda _: 1.0, rules=[WIDE], noise=0.003), [WIDE]).sizes
-    assert {one.judgement for one in sure} <= {Judgement.SAME, Judgement.BETTER}
+    assert {one.verdict for one in sure} <= {Verdict.NOT_SLOWER, Verdict.FASTER}
     unsure = judged(drawn(lambda _: 1.0, rules=[WIDE], noise=0.1), [WIDE]).sizes
-    assert Judgement.UNDECIDED in {one.judgement for one in unsure}
+    assert Verdict.UNDECIDED in {one.verdict for one in unsure}
 
 
 def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None:
@@ -466,7 +466,7 @@ def test_of_equal_sides_hardly_a_size_is_called_slower() -> None:
     wrong = 0
     for seed in range(40):
         pairs = drawn(lambda _: 1.0, rules=wide, noise=0.01, seed=seed)
-        wrong += any(one.judgement is Judgement.WORSE for one in judged(pairs, wide).sizes)
+        wrong += any(one.verdict is Verdict.SLOWER for one in judged(pairs, wide).sizes)
     assert wrong <= 5
 
 
@@ -475,6 +475,6 @@ def test_where_both_sides_make_the_same_calls_nothing_is_slower() -> None:
     sizes = judged(drawn(lambda _: 1.1, rules=[WIDE], noise=0.05), [WIDE]).sizes
     outside = [one for one in sizes if not WIDE.reaches(one.nbytes)]
     assert outside
-    assert {one.judgement for one in outside} == {Judgement.SAME, Judgement.UNDECIDED}
+    assert {one.verdict for one in outside} == {Verdict.NOT_SLOWER, Verdict.UNDECIDED}
     for one in outside:
-        assert (one.judgement is Judgement.SAME) == (one.gain.low > 0.98)
+        assert (one.verdict is Verdict.NOT_SLOWER) == (one.gain.low > 0.98)

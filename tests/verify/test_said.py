@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli.verify import text_of
-from rccltune.model.choice import Judgement, RuleCount, RuleState, SizeVerdict
+from rccltune.model.choice import RuleCount, RuleState, SizeVerdict, Verdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
@@ -45,7 +45,7 @@ def undecided(nbytes: int) -> SizeVerdict:
         tuned_us=1.0,
         gain=Estimate(value=1.0, low=0.9, high=1.1, n=8),
         n_wrong=0,
-        judgement=Judgement.UNDECIDED,
+        verdict=Verdict.UNDECIDED,
     )
 
 
