@@ -4,6 +4,7 @@
  * itself, because all but a rank's own noise is drawn from keys that they have in common; they meet
  * where a stream is waited for.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +204,11 @@ static void strike(struct fabric *f, const struct node *node, const struct situa
     }
 }
 
+static bool is_barrier(const struct situation *s)
+{
+    return s->collective == COLL_ALL_REDUCE && s->n_bytes <= BARRIER_BYTES;
+}
+
 static double reckon(struct fabric *f, const struct node *node, const struct situation *s,
                      bool captured)
 {
@@ -213,8 +219,11 @@ static double reckon(struct fabric *f, const struct node *node, const struct sit
         noise.quiet = captured;
         *last = (struct reckoned){.is_set = true, .captured = captured, .block = f->block};
         memcpy(&last->situation, s, sizeof *s);
-        last->us = noise_free_time(node, s) *
-                   block_factor(node, &noise, s, f->block, hip_simulated_seconds());
+        /* What keeps ranks in step takes no time where the node file lists none, as of pairs, of
+         * which it has sendrecv alone. */
+        bool in_step = is_barrier(s) && s->ranks > 1;
+        double time = in_step ? fmax(true_time(node, s), 0) : noise_free_time(node, s);
+        last->us = time * block_factor(node, &noise, s, f->block, hip_simulated_seconds());
         strike(f, node, s);
     }
     return last->us;
@@ -223,7 +232,6 @@ static double reckon(struct fabric *f, const struct node *node, const struct sit
 void fabric_run(struct fabric *f, const struct fabric_call *call, void *stream, bool captured)
 {
     const struct node *node = hip_machine();
-    bool is_barrier = call->collective == COLL_ALL_REDUCE && call->n_bytes <= BARRIER_BYTES;
     struct situation s;
     memset(&s, 0, sizeof s); /* compared byte by byte */
     s.collective = call->collective;
@@ -236,15 +244,14 @@ void fabric_run(struct fabric *f, const struct fabric_call *call, void *stream, 
     rccltune_machine_manner(!captured          ? NOT_CAPTURED
                             : call->registered ? CAPTURED_REGISTERED
                                                : CAPTURED);
-    if (!f->block_began && !is_barrier)
+    bool in_step = is_barrier(&s);
+    if (!f->block_began && !in_step)
         begin_block(f, call->n_bytes);
-    bool at_first = !is_barrier && call->n_bytes == f->pass_bytes;
+    bool at_first = !in_step && call->n_bytes == f->pass_bytes;
     history_recall(&f->history, at_first, &s);
-    /* What keeps ranks in step takes no time where the node file lists none, as of pairs, of which
-     * it has sendrecv alone. */
-    double us = is_barrier && true_time(node, &s) < 0 ? 0 : reckon(f, node, &s, captured);
+    double us = reckon(f, node, &s, captured);
     us += history_first_use(&f->history, node, &call->decision, 1);
-    if (!is_barrier)
+    if (!in_step)
         history_remember(&f->history, at_first, &call->decision);
     struct noise noise = f->noise;
     noise.quiet = captured;
