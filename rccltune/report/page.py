@@ -295,7 +295,7 @@ def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
 
 
 def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
-    """Judgements of the verification by placement, at ruled sizes and at powers of two."""
+    """Verdicts of the verification by placement, at ruled sizes and at powers of two."""
     found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
     for file in shown.files:

@@ -73,7 +73,7 @@ def drawn(
 
 
 def judged(pairs: pd.DataFrame, rules: list[Rule], **more: Any) -> JudgedFile:  # noqa: ANN401 - as judge has them
-    """The judgement at the usual least gain of 2 %."""
+    """What is judged at the usual least gain of 2 %."""
     return judge(pairs, rules, min_gain=0.02, **more)
 
 
