@@ -194,14 +194,15 @@ def _text(stream: IO[bytes]) -> str:
     return stream.read(MAX_OUTPUT).decode("utf-8", "replace")
 
 
-# pathlib's own raise where a folder may not be entered, as root's on the PATH of another.
 def is_file(path: Path) -> bool:
     """Whether a file can be seen there."""
+    # pathlib's own raises where a folder may not be entered, as root's on the PATH of another.
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
     """Whether a folder can be seen there."""
+    # As above.
     return os.path.isdir(path)  # noqa: PTH112
 
 

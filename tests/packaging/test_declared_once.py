@@ -28,9 +28,7 @@ def literals(tree: ast.AST) -> Iterator[tuple[str, object]]:
                 ]
                 yield from ((argument.arg, value) for argument, value in pairs)
             case ast.ClassDef(body=body):
-                for line in body:
-                    if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                        yield line.target.id, line.value
+                yield from fields_of(body)
             case ast.Call(
                 func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), value]
             ):
@@ -41,6 +39,17 @@ def literals(tree: ast.AST) -> Iterator[tuple[str, object]]:
                 for one in keywords:
                     if one.arg == "default" and flags:
                         yield max(flags, key=len), one.value
+
+
+def fields_of(body: list[ast.stmt]) -> Iterator[tuple[str, object]]:
+    """Fields of a class; a constant of the class, as its record's format, is no default."""
+    for line in body:
+        if (
+            isinstance(line, ast.AnnAssign)
+            and isinstance(line.target, ast.Name)
+            and not ast.unparse(line.annotation).startswith("ClassVar")
+        ):
+            yield line.target.id, line.value
 
 
 def value_of(node: object) -> object:
