@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rccltune.launch import overrides, signals, variables
 from rccltune.logs.library import tuner_of
@@ -47,9 +47,6 @@ from rccltune.model.vocabulary import (
 from rccltune.session import exclusion, files, place, plan, runs, store
 from rccltune.session.runs import EndFile, Run, RunFile
 from rccltune.session.store import NODE_FILE, SessionSetup
-
-if TYPE_CHECKING:
-    pass
 
 # GPUs whose RCCL leaves LL128 and Tree with Simple out on one node.
 _GATED: Final = ("gfx94", "gfx95")
