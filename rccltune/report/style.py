@@ -88,6 +88,8 @@ _LEFT: Final = 0.74
 # Names beside lines stand at least so far apart, in points, and a letter has about this width.
 _LINE: Final = 10.5
 _LETTER: Final = 4.9
+# Gap in points between the bars of two rules that meet.
+_BETWEEN_BARS: Final = 2.0
 # Room that a marker and the gap behind its name take in a legend.
 _ENTRY: Final = 40.0
 # Room that the label of a size takes below an axis.
@@ -328,7 +330,7 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, str]]) -> None:
 def rule_bar(axes: Axes, rules: pd.DataFrame) -> None:
     """The rules as a bar above a panel, each with its setting's name.
 
-    A name that has no room in its bar stands beside it, or in it on two lines of small letters.
+    A name that has no room in its bar stands in it on two lines of small letters, or beside it.
 
     Args:
         axes: with its sizes set.
@@ -344,8 +346,11 @@ def rule_bar(axes: Axes, rules: pd.DataFrame) -> None:
     spans = [(room * math.log(a / low), room * math.log(b / low)) for a, b, *_ in bars]
     free = 0.0
     for number, (left, right, name, algorithm) in enumerate(bars):
+        # Neighbours of one colour are two rules.
+        meets = number + 1 < len(bars) and bars[number + 1][0] <= right * (1 + 1e-9)
+        drawn_to = right * math.exp(-_BETWEEN_BARS / room) if meets else right
         bar: dict[str, Any] = {"color": colour(algorithm), "alpha": 0.35, "linewidth": 0}
-        axes.fill_between([left, right], bottom, top, transform=where, clip_on=False, **bar)
+        axes.fill_between([left, drawn_to], bottom, top, transform=where, clip_on=False, **bar)
         begin, end = spans[number]
         after = spans[number + 1][0] if number + 1 < len(bars) else wide
         at, text, size = _placed(name, (max(free, 0.0), begin, end, after))
@@ -410,13 +415,14 @@ def _placed(name: str, around: tuple[float, float, float, float]) -> tuple[float
     for size in (7.5, 6.5):
         if width(name, size) <= end - begin:
             return (begin + end) / 2, name, size
+    if width(longest, 5.2) - 3 <= end - begin:
+        return (begin + end) / 2, two, 5.2
+    # Only what has no room at all: a name beside its bar is above sizes without that rule.
     for size in (7.5, 6.5):
         if width(name, size) <= after - end:
             return end + width(name, size) / 2, name, size
         if width(name, size) <= begin - before:
             return begin - width(name, size) / 2, name, size
-    if width(longest, 5.2) - 3 <= end - begin:
-        return (begin + end) / 2, two, 5.2
     return 0.0, "", 0.0
 
 

@@ -195,9 +195,16 @@ def test_a_simulated_figure_says_so(tables: Callable[[str], FigureTables]) -> No
         assert said.startswith("SIMULATED: ") == simulated
 
 
-@pytest.mark.parametrize("wide", [(1 << 10, 1 << 20), (1 << 10, 3 << 10), (60 << 10, 64 << 10)])
-def test_a_rule_has_its_name_however_short_its_bar_is(wide: tuple[int, int]) -> None:
-    """In it, beside it, or on two lines; neighbours of one setting have one name."""
+@pytest.mark.parametrize(
+    ("wide", "name"),
+    [
+        ((1 << 10, 1 << 20), "ring/simple"),
+        ((1 << 10, 3 << 10), "ring/\nsimple"),
+        ((60 << 10, 64 << 10), "ring/simple"),
+    ],
+)
+def test_a_rule_has_its_name_however_short_its_bar_is(wide: tuple[int, int], name: str) -> None:
+    """In it, on two lines, or beside it; neighbours of one setting have one name."""
     low, high = wide
     middle = (low + high) // 2
     ends = ((low, middle), (middle + 1, high))
@@ -212,8 +219,26 @@ def test_a_rule_has_its_name_however_short_its_bar_is(wide: tuple[int, int]) -> 
         axes = figure.add_axes((0.13, 0.15, 0.7, 0.69))
         style.sizes_axis(axes, pd.Series([1 << 10, 1 << 27]))
         style.rule_bar(axes, rules)
-    assert [text.get_text() for text in axes.texts] == ["ring/simple"]
+    assert [text.get_text() for text in axes.texts] == [name]
     assert len(axes.collections) == 1
+
+
+def test_rules_that_meet_are_told_apart() -> None:
+    """Of two with one algorithm, and so one colour, the bars do not touch."""
+    ends = ((1 << 10, (1 << 16) - 1, "ring/ll"), (1 << 16, 1 << 20, "ring/ll128"))
+    rules = pd.DataFrame(
+        [
+            {"min_nbytes": a, "max_nbytes": b, "setting": setting, "algorithm": "ring"}
+            for a, b, setting in ends
+        ]
+    )
+    with style.applied():
+        axes = Figure(figsize=(5.6, 3.3)).add_axes((0.13, 0.15, 0.7, 0.69))
+        style.sizes_axis(axes, pd.Series([1 << 10, 1 << 27]))
+        style.rule_bar(axes, rules)
+    first, second = (one.get_paths()[0].get_extents() for one in axes.collections)
+    assert first.x1 < 0.98 * second.x0
+    assert second.x0 == 1 << 16
 
 
 def test_lines_of_two_clocks_do_not_meet(tables: Callable[[str], FigureTables]) -> None:
