@@ -420,6 +420,20 @@ def test_a_rule_for_one_number_of_bytes_is_not_kept() -> None:
     assert RuleState.PROVEN not in states.values()
 
 
+@pytest.mark.parametrize(("gain", "state"), [(1.0, RuleState.PROVEN), (0.95, RuleState.SLOWER)])
+def test_a_rule_that_loses_in_bfloat16_goes(gain: float, state: RuleState) -> None:
+    """Jobs reduce it, and a tuner sees no type: a gain of 10 % in float pays for no such loss."""
+    in_float = drawn(lambda _: 1.1, rules=[WIDE])
+    ends = (64 * KIB, 1 * MIB)
+    other = drawn(lambda _: gain, rules=[WIDE], seed=2).assign(dtype="bfloat16")
+    pairs = pd.concat([in_float, other[other["nbytes"].isin(ends)]], ignore_index=True)
+    (part,) = judged(pairs, [WIDE]).rules
+    assert part.state is state
+    assert ("in bfloat16" in part.reason) == (gain < 1)
+    assert part.bfloat16 is not None
+    assert part.bfloat16.value == pytest.approx(gain, abs=0.01)
+
+
 def test_what_the_idle_plugin_costs_makes_no_rule_slower() -> None:
     """The library's own choice as a rule: without it the plugin would cost as much."""
     for gain, state in ((1.0, RuleState.NO_GAIN), (0.98, RuleState.SLOWER)):
