@@ -6,11 +6,12 @@ loaded when they are asked for, so that ``import rccltune`` costs nothing.
 
 from typing import TYPE_CHECKING
 
+from rccltune.model.version import __version__
+
 if TYPE_CHECKING:
     from rccltune import api as api
     from rccltune.api import load as load
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "api", "load"]
 
 

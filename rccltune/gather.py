@@ -1,13 +1,13 @@
-"""An archive of a session or of this machine to be sent: the fields that its lists name, no more.
+"""An archive of a session or of this machine to be sent: what these lists name, and no more.
 
-Everything is taken by a list: files, fields, lines, columns, variables. What is not on one is left
-out; nothing is searched for names. Host names and identities that are on a list become a keyed
-hash, equal ones the same; the key stays in the user's own folder.
+Everything is taken by a list: files, fields, remarks, variables. What is not on one is left out;
+nothing is searched for names. Host names and identities that are on a list become a keyed hash,
+equal ones of an archive the same; the key is kept nowhere.
 """
 
 from __future__ import annotations
 
-import contextlib
+import csv
 import hashlib
 import hmac
 import io
@@ -15,31 +15,35 @@ import json
 import os
 import re
 import secrets
-import stat
 import tarfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Final
 
 from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.records import system_json
 from rccltune.machine.this_machine import local_system
-from rccltune.model.errors import CommandLineError
+from rccltune.model.errors import CommandLineError, RccltuneError
 from rccltune.model.schema import to_plain
+from rccltune.session.files import read_regular, replacing
+from rccltune.session.samples_csv import HEAD
 
-MACHINE = "machine"
-LEFT_OUT = "left-out"
+MACHINE: Final = "machine"
+LEFT_OUT: Final = "left-out"
 
 
 def _named(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# ---- What is taken of a session ----------------------------------------------------------------
+# ---- What is taken -----------------------------------------------------------------------------
 
-# Fields of its JSON files, at whatever depth they stand.
-FIELDS = _named(
+_JSON: Final = re.compile(r"session\.json|(?:verdict|choice)\.json|runs/\d+/(?:run|ending)\.json")
+_LINES: Final = re.compile(
+    r"samples\.csv|runs/\d+/(?:plan\.txt|rank-\d+\.csv)|(?:[a-z0-9-]+/)?rccl_tuner[\w.-]*\.csv"
+)
+# Fields of a session's JSON files, at whatever depth they stand.
+FIELDS: Final = _named(
     """
     format id tool simulated samples_of n_samples fingerprint product arch cu_count mode compute
     memory hosts devices benchmark_sha256 serves ranks_per_process binding runner setup name
@@ -56,36 +60,30 @@ FIELDS = _named(
     bits bits_times library_us rules_us fastest_us pin_us
     """
 )
-# Hashed where they stand; of these the list is of variables; of these only what is known below.
-_HASHED = {
-    "hosts": "host",
-    "host": "host",
-    "devices": "device",
-    "identity": "device",
-    "boot_id": "boot",
-}
-_VARIABLES = ("environment", "added", "needs", "lost_needs")
-_PATHS = ("path", "library", "runtime")
-# Remarks of a rank's file by their first word.
-REMARKS = _named(
-    "rccltune-perf simulated library version runtime plugin host rank device fact free numa failed "
-    "variable done"
+# Fields of what ``detect --json`` says of a machine.
+MACHINE_FIELDS: Final = _named(
+    """
+    format host status reason vendor product arch device_id mode n_hidden boot_id driver kernel rocm
+    kfd_generation n_devices xgmi_hops disagreements
+    oams address cu_count n_gpus n_expected numa_node identity contradiction compute memory
+    gpus index oam partition xcds iods render_minor can_open mec_firmware
+    libraries path owner version sha256 simulated
+    benchmarks name mpi launchers flavour
+    amdsmi
+    findings severity spoils
+    """
 )
-COLUMNS = _named(
-    "collective n_nodes n_ranks rank_placement dtype op placement setting role "
-    "clock nbytes calls time_us slowest_us wrong ran library registered trees signature unusable "
-    "purpose rough "
-    "run process communicator pass line"
-)
-# Lines of a rule file: of ours by their first word, of comments by how they begin.
-_STATEMENTS = _named("format rules end requires library bits needs section hole")
-_COMMENTS = ("verified:", "UNPROVEN", "SIMULATED", "extrapolated", "fallback")
-_FILES_KNOWN = re.compile(
-    r"rccl_tuner[\w.-]*\.csv|rules[\w.-]*\.csv|librccl-tuner-rccltune\.so|"
-    r"lib(?:rccl|nccl|amdhip64|cudart)\.so[\d.]*"
+# Remarks of ranks' and rule files by their first word.
+REMARKS: Final = _named(
+    """
+    rccltune-perf simulated version runtime plugin host rank device fact free numa failed
+    variable done
+    format rules end requires library bits needs section hole
+    verified: UNPROVEN SIMULATED extrapolated fallback restores
+    """
 )
 # Variables that choose, that a library reads, or that say which devices there are.
-VARIABLES = _named(
+VARIABLES: Final = _named(
     """
     NCCL_ALGO NCCL_ALLOC_P2P_NET_LL_BUFFERS NCCL_BUFFSIZE NCCL_COLLNET_ENABLE NCCL_CROSS_NIC
     NCCL_CUMEM_ENABLE NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DMABUF_ENABLE NCCL_GRAPH_REGISTER
@@ -107,121 +105,108 @@ VARIABLES = _named(
     HSA_XNACK ROCR_VISIBLE_DEVICES SLURM_CPU_BIND SLURM_JOB_NUM_NODES SLURM_TASKS_PER_NODE
     """
 )
-
-# ---- What is taken of a machine ----------------------------------------------------------------
-
-# Fields of what ``detect --json`` says of it.
-MACHINE_FIELDS = _named(
-    """
-    format host status reason vendor product arch device_id mode n_hidden boot_id driver kernel rocm
-    kfd_generation n_devices xgmi_hops disagreements
-    oams address cu_count n_gpus n_expected numa_node identity contradiction compute memory
-    gpus index oam partition xcds iods render_minor can_open mec_firmware
-    libraries path owner version sha256 simulated
-    benchmarks name mpi launchers flavour
-    amdsmi
-    findings severity spoils
-    """
+_HASHED: Final = {
+    "hosts": "host",
+    "host": "host",
+    "devices": "device",
+    "identity": "device",
+    "boot_id": "boot",
+}
+_OF_VARIABLES: Final = ("environment", "added", "needs", "lost_needs")
+_PATHS: Final = ("path", "library", "runtime", "plugin")
+_FILES_KNOWN: Final = re.compile(
+    r"rccl_tuner[\w.-]*\.csv|rules[\w.-]*\.csv|librccl-tuner-rccltune\.so|"
+    r"lib(?:rccl|nccl|amdhip64|cudart)\.so[\d.]*"
 )
+_WORD: Final = re.compile(r"|[\w.:+=?*|-][\w./:+=?*|-]*")
+_VALUE: Final = re.compile(r"[\w.,:;^=+-]*")
+_PLAIN: Final = re.compile(r"[\w.,:;()%+<>=×·µ–−-][\w .,:;()%+<>=/×·µ–−-]{0,200}|")
+_ABSOLUTE: Final = re.compile(r"(?:^|[\s=:,;(])/|\w@\w|//")
+
 
 # ---- How it is taken ---------------------------------------------------------------------------
-
-_TOP = "rccltune-gathered"
-_LARGEST = 1 << 28
-_WORD = re.compile(r"[\w.:+=-][\w./:+=-]*")
-_CELL = re.compile(r"|[\w.:+?*|-][\w./:+?*|-]*")
-_PLAIN = re.compile(r"[\w.,:;()%+<>=×·µ–−-][\w .,:;()%+<>=/×·µ–−-]{0,200}|")
-_ABSOLUTE = re.compile(r"(?:^|[\s=:,;(])/|\w@\w|//")
 
 
 class NameHasher:
     """Stands for names by a keyed hash, equal ones by the same.
 
     Attributes:
-        names: (kind, name) to what stands for it; the owner's alone, never in the archive.
+        hosts: what stands for each; the owner's alone, never in the archive.
     """
 
-    def __init__(self, key: bytes) -> None:
-        """Begin with nobody."""
-        self._key = key
-        self.names: dict[tuple[str, str], str] = {}
+    def __init__(self) -> None:
+        """Begin with nobody, and a key of its own."""
+        self._key = secrets.token_bytes(32)
+        self.hosts: dict[str, str] = {}
 
     def name(self, kind: str, name: str) -> str:
         """``host-3f2a91c04d`` for a host, by its short name; nothing for nothing."""
-        short = name.split(".", maxsplit=1)[0] if kind == "host" else name
+        short = name.partition(".")[0] if kind == "host" else name
         if not short:
             return ""
         digits = hmac.new(self._key, f"{kind}:{short.lower()}".encode(), hashlib.sha256).hexdigest()
-        made = f"{kind}-{digits[:10]}"
-        return self.names.setdefault((kind, short), made)
-
-    @property
-    def hosts(self) -> list[tuple[str, str]]:
-        """(name, what stands for it) of the hosts."""
-        return [(name, alias) for (kind, name), alias in self.names.items() if kind == "host"]
+        alias = f"{kind}-{digits[:10]}"
+        if kind == "host":
+            self.hosts[short] = alias
+        return alias
 
 
 @dataclass
 class ArchiveContent:
-    """Content of the archive, byte by byte, and what is left out of it.
+    """Content of the archive, and what is left out of it.
 
     Attributes:
-        files: by name below the archive's folder.
-        left_out: (name, why) of files; for the owner alone.
-        n_lines: lines, cells and fields of files that are taken and that are on no list.
-        hosts: (name, what stands for it); for the owner alone.
+        files: bytes by name below the archive's folder.
+        left_out: why, by name, of files that are on the list; for the owner alone.
+        n_unlisted: files that are not.
+        hosts: what stands for each; for the owner alone.
     """
 
     what: str
     files: dict[str, bytes] = field(default_factory=dict)
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-    n_lines: int = 0
-    hosts: list[tuple[str, str]] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    n_unlisted: int = 0
+    hosts: dict[str, str] = field(default_factory=dict)
 
     def contents(self) -> list[str]:
         """Lines that list the content, one for each kind of file."""
-        rows: dict[str, tuple[int, int]] = {}
+        sizes: dict[str, list[int]] = {}
         for name, data in self.files.items():
             kind = re.sub(r"(?<=/)\d+(?=/)|(?<=rank-)\d+", "*", name)
-            n, nbytes = rows.get(kind, (0, 0))
-            rows[kind] = (n + 1, nbytes + len(data))
-        width = max(map(len, rows), default=0)
+            sizes.setdefault(kind, []).append(len(data))
+        width = max(map(len, sizes), default=0)
         return [
-            f"{kind:{width}}  {n:5} file{'s' if n > 1 else ' '}  {nbytes:10,} bytes"
-            for kind, (n, nbytes) in rows.items()
-        ] + [f"fields, lines and cells left out of these: {self.n_lines}"]
+            f"{kind:{width}}  {len(each):5} file(s)  {sum(each):10,} bytes"
+            for kind, each in sizes.items()
+        ]
 
     def listing(self) -> list[str]:
         """Listing of the content, and for the owner of what is left out."""
         lines = [f"{self.what}, to be sent:", *(f"  {line}" for line in self.contents())]
-        lines += [f"  {alias} stands for {name}" for name, alias in self.hosts]
-        lines += [f"  left out: {name} ({why})" for name, why in self.left_out]
-        return lines
+        lines += [f"  {alias} stands for {name}" for name, alias in self.hosts.items()]
+        lines += [f"  left out: {name} ({why})" for name, why in self.left_out.items()]
+        return [*lines, f"  not on the list, and left out: {self.n_unlisted} files"]
 
 
-def own_key() -> bytes:
-    """The user's key; one for this archive alone where their folder cannot be written."""
-    try:
-        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        path = state / "rccltune" / "gather.key"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError), _created(path) as stream:
-            stream.write(secrets.token_hex(32).encode())
-        return bytes.fromhex(path.read_text(encoding="ascii").strip()) or secrets.token_bytes(32)
-    except (OSError, RuntimeError, ValueError):
-        return secrets.token_bytes(32)
+def gather(what: Path) -> ArchiveContent:
+    """A session by its folder, or this machine by the word ``machine``.
+
+    Raises:
+        CommandLineError: there is no such session.
+    """
+    return gather_machine() if str(what) == MACHINE else gather_session(what)
 
 
-def _created(path: Path) -> BinaryIO:
-    """A new file that its owner alone may read."""
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    return os.fdopen(handle, "wb")
+def gather_machine() -> ArchiveContent:
+    """The listed fields of what ``detect --json`` says of this machine."""
+    system, names = local_system(None), NameHasher()
+    plain = to_plain(system_json(system, gpu_findings(system, os.environ)))
+    text = _json_text(_listed(plain, "", MACHINE_FIELDS, names))
+    files = {"machine/detect.json": text.encode()}
+    return ArchiveContent(f"machine {system.host}", files, hosts=names.hosts)
 
 
-# ---- A session ---------------------------------------------------------------------------------
-
-
-def session(folder: Path, key: bytes) -> ArchiveContent:
+def gather_session(folder: Path) -> ArchiveContent:
     """The listed parts of a session.
 
     Raises:
@@ -229,89 +214,53 @@ def session(folder: Path, key: bytes) -> ArchiveContent:
     """
     if not (folder / "session.json").is_file():
         raise CommandLineError(f"there is no session in {folder}; 'machine' describes this machine")
-    made, names = ArchiveContent(f"session {folder}"), NameHasher(key)
-    for path in sorted(folder.rglob("*")):
+    names = NameHasher()
+    content = ArchiveContent(f"session {folder}", hosts=names.hosts)
+    for path in sorted(one for one in folder.rglob("*") if one.is_symlink() or not one.is_dir()):
         name = path.relative_to(folder).as_posix()
-        cleaned = _cleaner(name)
-        if path.is_dir() and not path.is_symlink():
-            continue
-        if cleaned is None:
-            made.left_out.append((name, "not on the list"))
-            continue
-        try:
-            text = _read(path).decode()
-            taken, n_lines = cleaned(text, names)
-        except (OSError, ValueError, RecursionError) as error:
-            made.left_out.append((name, getattr(error, "strerror", None) or "cannot be read"))
-            continue
-        made.files[f"session/{name}"] = taken.encode()
-        made.n_lines += n_lines
-    made.left_out = _shortened(made.left_out)
-    made.hosts = names.hosts
-    return made
+        if not (_JSON.fullmatch(name) or _LINES.fullmatch(name)):
+            content.n_unlisted += 1
+        elif path.is_symlink():
+            content.left_out[name] = "a link"
+        else:
+            try:
+                taken = _taken(name, read_regular(path).decode(), names)
+                content.files[f"session/{name}"] = taken.encode()
+            except (RccltuneError, ValueError, RecursionError):
+                content.left_out[name] = "cannot be read"
+    return content
 
 
-def machine(key: bytes) -> ArchiveContent:
-    """The listed parts of what ``detect --json`` says of this machine."""
-    system, names = local_system(None), NameHasher(key)
-    taker = _JsonFields(names, MACHINE_FIELDS)
-    plain = taker.taken(to_plain(system_json(system, gpu_findings(system, os.environ))))
-    made = ArchiveContent(f"machine {system.host}")
-    made.files["machine/detect.json"] = (json.dumps(plain, indent=1) + "\n").encode()
-    made.n_lines = taker.n_left_out
-    made.hosts = names.hosts
-    return made
+def _taken(name: str, text: str, names: NameHasher) -> str:
+    """What may be sent of a file of a session; ValueError where it is none of ours."""
+    if _JSON.fullmatch(name):
+        return _json_text(_listed(json.loads(text), "", FIELDS, names))
+    lines = text.splitlines()
+    if name == "samples.csv" and lines[:1] != [HEAD]:
+        raise ValueError("other columns")
+    if name.endswith("plan.txt"):
+        # Lines stay, since rows count them.
+        rows = [" ".join(_word(word) or LEFT_OUT for word in line.split(" ")) for line in lines]
+    else:
+        rows = [row for line in lines if (row := _row(line, names))]
+    return "".join(f"{row}\n" for row in rows)
 
 
-_Cleaner = Callable[[str, NameHasher], tuple[str, int]]
+def _json_text(plain: object) -> str:
+    return json.dumps(plain, indent=1) + "\n"
 
 
-def _cleaner(name: str) -> _Cleaner | None:
-    """Choose what cleans a file, by its name below the session; None where it stays."""
-    for pattern, cleaner in _OF_A_SESSION:
-        if pattern.fullmatch(name):
-            return cleaner
-    return None
-
-
-def _shortened(files: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Join the files of a folder that are left out for one reason into a count."""
-    by: dict[tuple[str, str], list[str]] = {}
-    for name, why in files:
-        by.setdefault((name.split("/", maxsplit=1)[0], why), []).append(name)
-    return [
-        (names[0] if len(names) == 1 else f"{len(names)} files of {top}/", why)
-        for (top, why), names in by.items()
-    ]
-
-
-def _read(path: Path) -> bytes:
-    """A regular file's bytes; a link or a pipe is an error."""
-    # Without O_NONBLOCK a pipe would be waited for.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as stream:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "no regular file")
-        if found.st_size > _LARGEST:
-            raise OSError(0, f"larger than {_LARGEST >> 20} MiB")
-        return stream.read(_LARGEST)
-
-
-def _is_plain(text: str) -> bool:
-    return bool(_PLAIN.fullmatch(text)) and not _ABSOLUTE.search(text)
-
-
-def _known_file(path: str) -> str:
-    """The last part of a path where it is one of ours or of the libraries'."""
-    name = path.rsplit("/", 1)[-1]
-    return name if _FILES_KNOWN.fullmatch(name) else LEFT_OUT
-
-
-def _value(value: str) -> str:
-    """A variable's value: a word, or the file of a path."""
-    known = _known_file(value) if "/" in value else value
-    return known if re.fullmatch(r"[\w.,:;^=+-]*", known) else LEFT_OUT
+def _listed(plain: Any, key: str, fields: frozenset[str], names: NameHasher) -> Any:  # noqa: ANN401 - JSON
+    """What may be sent of a JSON value that is called ``key``."""
+    if key == "argv":
+        return _plugin_in(plain)
+    if key in _OF_VARIABLES and isinstance(plain, dict | list):
+        return _listed_variables(plain)
+    if isinstance(plain, dict):
+        return {n: _listed(one, n, fields, names) for n, one in plain.items() if n in fields}
+    if isinstance(plain, list):
+        return [_listed(one, key, fields, names) for one in plain]
+    return _listed_text(plain, key, names) if isinstance(plain, str) else plain
 
 
 def _plugin_in(argv: object) -> list[str]:
@@ -321,175 +270,70 @@ def _plugin_in(argv: object) -> list[str]:
     return ["--plugin", _known_file(after[0])] if after else []
 
 
-class _JsonFields:
-    """Takes fields of JSON."""
-
-    def __init__(self, names: NameHasher, fields: frozenset[str] = FIELDS) -> None:
-        self.names = names
-        self.fields = fields
-        self.n_left_out = 0
-
-    def taken(self, plain: Any, key: str = "") -> Any:  # noqa: ANN401 - whatever stands there
-        """Return what may be sent of a value that is called ``key``."""
-        if key == "words":
-            return ""
-        if key == "argv":
-            return _plugin_in(plain)
-        if key in _VARIABLES:
-            return self.variables(plain)
-        if isinstance(plain, dict):
-            kept = [name for name in plain if name in self.fields]
-            self.n_left_out += len(plain) - len(kept)
-            return {name: self.taken(plain[name], name) for name in kept}
-        if isinstance(plain, list):
-            return [self.taken(one, key) for one in plain]
-        return self.text(plain, key) if isinstance(plain, str) else plain
-
-    def text(self, text: str, key: str) -> str:
-        """A line of our own words as it is; a path's last part; a host's hash."""
-        if key in _HASHED:
-            return self.names.name(_HASHED[key], text)
-        made = _known_file(text) if key in _PATHS else text
-        if _is_plain(made):
-            return made
-        self.n_left_out += 1
-        return LEFT_OUT
-
-    def variables(self, plain: Any) -> Any:  # noqa: ANN401 - whatever stands there
-        """Keep the variables that are listed: of names, of pairs, or by name."""
-        if isinstance(plain, dict):
-            made: Any = {n: _value(str(v)) for n, v in plain.items() if n in VARIABLES}
-        elif isinstance(plain, list):
-            pairs = [one for one in plain if isinstance(one, list) and len(one) == 2]
-            made = [[n, _value(str(v))] for n, v in pairs if n in VARIABLES]
-            made += [one for one in plain if isinstance(one, str) and one in VARIABLES]
-        else:
-            # A ratio, and no variables: verdict.json has both by one name.
-            return plain if isinstance(plain, (int, float)) else None
-        self.n_left_out += len(plain) - len(made)
-        return made
+def _listed_variables(plain: dict[str, Any] | list[Any]) -> object:
+    """Variables that are listed: of a mapping, of pairs, or by name."""
+    if isinstance(plain, dict):
+        return {n: _value(str(v)) for n, v in plain.items() if n in VARIABLES}
+    pairs = [one for one in plain if isinstance(one, list) and [*map(type, one)] == [str, str]]
+    alone = [one for one in plain if isinstance(one, str) and one in VARIABLES]
+    return [[n, _value(v)] for n, v in pairs if n in VARIABLES] + alone
 
 
-def _json(text: str, names: NameHasher) -> tuple[str, int]:
-    plain = json.loads(text)
-    if not isinstance(plain, dict):
-        raise ValueError("no record")  # noqa: TRY004 - a file's mistake
-    taker = _JsonFields(names)
-    return json.dumps(taker.taken(plain), indent=1) + "\n", taker.n_left_out
+def _listed_text(text: str, key: str, names: NameHasher) -> str:
+    """A line of our own words as it is; a path's last part; a host's hash."""
+    if key == "words":
+        return ""
+    if key in _HASHED:
+        return names.name(_HASHED[key], text)
+    return _plain_text(_known_file(text) if key in _PATHS else text)
 
 
-def _plan(text: str, _names: NameHasher) -> tuple[str, int]:
-    """Lines stay, since rows count them; a word that may be a path does not."""
-    lines = [line.split(" ") for line in text.splitlines()]
-    made = [[w if _WORD.fullmatch(w) else LEFT_OUT for w in words] for words in lines]
-    n_left_out = sum(a != b for a, b in zip(lines, made, strict=True))
-    return "".join(f"{' '.join(words)}\n" for words in made), n_left_out
-
-
-def _rank(text: str, names: NameHasher) -> tuple[str, int]:
-    """Rows, and the remarks that are listed; lines that are left out are no rows."""
-    made, n_left_out = [], 0
-    for line in text.splitlines():
-        if line.startswith("#"):
-            said = _remark(line[1:].strip(), names)
-            made += [] if said is None else [f"# {said}"]
-            n_left_out += said is None
-            continue
-        *cells, note = line.split(",", 16)
-        if line.startswith("line,"):
-            made.append(line)
-        elif all(map(_CELL.fullmatch, cells)):
-            # A graph that could not be captured; the words are the library's.
-            kept = note if note == "" or len(cells) < 16 else note.split(":", 1)[0][:5]
-            kept = kept if kept in ("", "graph") else ""
-            made.append(",".join((*cells, kept)))
-            n_left_out += kept != note
-        else:
-            n_left_out += 1
-    return "".join(f"{line}\n" for line in made), n_left_out
-
-
-def _remark(text: str, names: NameHasher) -> str | None:
-    """Return what may be sent of a remark; None for nothing."""
-    word, _, rest = text.partition(" ")
+def _row(line: str, names: NameHasher) -> str:
+    """What may be sent of a line of ranks', samples' or rules' files; nothing for nothing."""
+    if not line.startswith("#"):
+        return ",".join(map(_word, next(csv.reader([line]), [])))
+    mark = "#@" if line.startswith("#@") else "#"
+    word, _, rest = line.removeprefix(mark).strip().partition(" ")
     if word not in REMARKS:
-        return None
-    if word in ("library", "runtime", "plugin"):
-        path, _, kind = rest.partition(" (")
-        return f"{word} {_known_file(path)}{f' ({kind}' if kind in ('hip)', 'cuda)') else ''}"
+        return ""
     if word == "host":
-        return f"host {names.name('host', rest)}"
-    if word == "variable":
-        name, _, value = rest.partition("=")
-        return f"variable {name}={_value(value)}" if name in VARIABLES else None
-    if word in ("failed", "numa"):
-        return f"{word} {rest.split(' ')[0].rstrip(':')}"
-    return text if _is_plain(text) else None
+        rest = names.name("host", rest)
+    elif word in ("variable", "needs"):
+        pairs = [one.partition("=") for one in rest.split()]
+        rest = " ".join(f"{n}={_value(v)}" for n, _, v in pairs if n in VARIABLES)
+        if not rest:
+            return ""
+    elif word in ("failed", "numa"):
+        # Behind it are the library's words.
+        rest = rest.partition(" ")[0].rstrip(":")
+    elif word in _PATHS and mark == "#":
+        path, _, kind = rest.partition(" (")
+        rest = f"{_known_file(path)}{f' ({kind}' if kind in ('hip)', 'cuda)') else ''}"
+    return f"{mark} {word} {_plain_text(rest)}".rstrip()
 
 
-def _samples(text: str, _names: NameHasher) -> tuple[str, int]:
-    head, *rows = text.splitlines() or [""]
-    columns = head.split(",")
-    kept = [number for number, name in enumerate(columns) if name in COLUMNS]
-    made, n_left_out = [",".join(columns[i] for i in kept)], len(columns) - len(kept)
-    for row in rows:
-        cells = row.split(",")
-        if len(cells) != len(columns):
-            n_left_out += 1
-            continue
-        taken = [cells[i] if _CELL.fullmatch(cells[i]) else "" for i in kept]
-        n_left_out += sum(cells[i] != cell for i, cell in zip(kept, taken, strict=True))
-        made.append(",".join(taken))
-    return "".join(f"{line}\n" for line in made), n_left_out
+def _word(text: str) -> str:
+    """A cell or a word as it is; of a graph that was not captured, without the library's words."""
+    return text if _WORD.fullmatch(text) else "graph" if text.startswith("graph:") else ""
 
 
-def _rules(text: str, _names: NameHasher) -> tuple[str, int]:
-    lines = text.splitlines()
-    made = [said for said in map(_rule_line, lines) if said is not None]
-    return "".join(f"{line}\n" for line in made), sum(a not in made for a in lines)
+def _plain_text(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) and not _ABSOLUTE.search(text) else LEFT_OUT
 
 
-def _rule_line(line: str) -> str | None:
-    if line.startswith("#@"):
-        words = line[2:].split()
-        if words[:1] == ["needs"]:
-            pairs = [word.partition("=") for word in words[1:]]
-            kept = [f"{n}={_value(v)}" for n, _, v in pairs if n in VARIABLES]
-            return " ".join(("#@ needs", *kept)) if kept else None
-        return line if words and words[0] in _STATEMENTS and _is_plain(line[2:].strip()) else None
-    if line.startswith("#"):
-        said = line[1:].strip()
-        return line if said.startswith(_COMMENTS) and _is_plain(said) else None
-    return line if re.fullmatch(r"[a-z][a-z0-9,_-]*", line) else None
+def _known_file(path: str) -> str:
+    """The last part of a path where it is one of ours or of the libraries'."""
+    name = path.rpartition("/")[2]
+    return name if _FILES_KNOWN.fullmatch(name) else LEFT_OUT
 
 
-_RULE_FILE = r"rccl_tuner[\w.-]*\.csv"
-# Files of a session by their names, and what is taken of each.
-_OF_A_SESSION = tuple(
-    (re.compile(pattern), cleaner)
-    for pattern, cleaner in (
-        (r"session\.json", _json),
-        (r"(?:verdict|choice)[\w-]*\.json", _json),
-        (r"samples\.csv", _samples),
-        (r"runs/\d+/(?:run|ending)\.json", _json),
-        (r"runs/\d+/plan\.txt", _plan),
-        (r"runs/\d+/rank-\d+\.csv", _rank),
-        (rf"(?:[a-z0-9-]+/)?{_RULE_FILE}", _rules),
-    )
-)
+def _value(value: str) -> str:
+    """A variable's value: a word, or the file of a path."""
+    known = _known_file(value) if "/" in value else value
+    return known if _VALUE.fullmatch(known) else LEFT_OUT
 
 
 # ---- The archive -------------------------------------------------------------------------------
-
-
-def gather(what: Path) -> ArchiveContent:
-    """A session by its folder, or this machine by the word ``machine``.
-
-    Raises:
-        CommandLineError: there is no such session.
-    """
-    key = own_key()
-    return machine(key) if str(what) == MACHINE else session(what, key)
 
 
 def check_free(target: Path) -> None:
@@ -502,28 +346,18 @@ def check_free(target: Path) -> None:
         raise CommandLineError(f"{target} is there already; name another file with -o")
 
 
-def write(made: ArchiveContent, target: Path) -> int:
+def write(content: ArchiveContent, target: Path) -> int:
     """Write the archive, whole or not at all, for its owner alone; returns its size in bytes.
 
     Raises:
         CommandLineError: the file is there already.
-        OSError: the disk refuses.
+        SessionError: the disk refuses.
     """
     check_free(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    half = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    contents = "".join(f"{line}\n" for line in made.contents())
-    try:
-        with _created(half) as stream:
-            with tarfile.open(mode="w:gz", fileobj=stream) as tar:
-                for name, data in {"CONTENTS.txt": contents.encode(), **made.files}.items():
-                    member = tarfile.TarInfo(f"{_TOP}/{name}")
-                    member.size, member.mode = len(data), 0o644
-                    tar.addfile(member, io.BytesIO(data))
-            stream.flush()
-            os.fsync(stream.fileno())
-        half.rename(target)
-    finally:
-        if half.exists():
-            half.unlink()
+    contents = "".join(f"{line}\n" for line in content.contents())
+    with replacing(target, mode=0o600) as stream, tarfile.open(mode="w:gz", fileobj=stream) as tar:
+        for name, data in {"CONTENTS.txt": contents.encode(), **content.files}.items():
+            member = tarfile.TarInfo(f"rccltune-gathered/{name}")
+            member.size, member.mode = len(data), 0o644
+            tar.addfile(member, io.BytesIO(data))
     return target.stat().st_size

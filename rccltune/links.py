@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from rccltune import __version__
 from rccltune.launch import signals
 from rccltune.machine import links, placement, records
 from rccltune.machine.links import DevicePair
@@ -26,6 +25,7 @@ from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.links import LinkClass, LinkMap, PairTimes
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, RankLocation, Scale
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import files, plan, runs, store
 from rccltune.session.plan import CollectiveCall, Label, Step, TimingEffort

@@ -21,7 +21,7 @@ ensure_venv() {
     local extras=$1 group=${2:-} stamp
     # The editable install names each Python file, so a new or moved one needs another install.
     stamp=$({
-        cd "$root" && cat pyproject.toml rccltune/__init__.py \
+        cd "$root" && cat pyproject.toml rccltune/model/version.py \
             $(find native_plugin -name '*.[ch]' -o -name '*.txt' -o -name '*.map' | LC_ALL=C sort)
         find rccltune -name '*.py' | LC_ALL=C sort
     } | sha256sum | cut -c1-16)

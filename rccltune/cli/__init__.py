@@ -14,9 +14,9 @@ from typing import Final
 
 import click
 
-from rccltune import __version__
 from rccltune.cli.console import put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import join_lines, unknown
 
 _ISSUES: Final = "please report it with this file"

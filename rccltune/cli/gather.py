@@ -26,7 +26,7 @@ from rccltune.model.vocabulary import join_lines
 def gather(*, console: Console, what: Path, output: Path) -> None:
     """Make one archive to send, of a session or of this machine, from a list of files and fields.
 
-    Hosts are hashed with a key that stays with you; paths, command lines and logs are not in it.
+    Hosts are hashed; paths, command lines and logs are not in it.
     What is in it is listed, then written. Nothing is sent.
 
     \b
@@ -37,19 +37,17 @@ def gather(*, console: Console, what: Path, output: Path) -> None:
     Exit codes: 0 done, 2 no session, or the file is there; 7 a full disk.
     """
     from rccltune import gather as gathering
-    from rccltune.session.files import disk_errors
 
     gathering.check_free(output)
-    made = gathering.gather(what)
+    content = gathering.gather(what)
     plain = {
-        "what": made.what,
-        "files": {name: len(data) for name, data in made.files.items()},
-        "left_out": dict(made.left_out),
-        "fields_left_out": made.n_lines,
-        "hosts": dict(made.hosts),
+        "what": content.what,
+        "files": {name: len(data) for name, data in content.files.items()},
+        "left_out": content.left_out,
+        "not_listed": content.n_unlisted,
+        "hosts": content.hosts,
     }
-    console.result(plain, join_lines(made.listing()))
-    with disk_errors(output):
-        nbytes = gathering.write(made, output)
+    console.result(plain, join_lines(content.listing()))
+    nbytes = gathering.write(content, output)
     console.say(f"{output}: {nbytes:,} bytes. Nothing was sent.")
     console.say("Next: look into it, then attach it to an issue.")

@@ -13,12 +13,12 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rccltune import __version__
 from rccltune.analyse.selectable import needs_ll128_forced
 from rccltune.model.choice import NOT_MEASURED, RuleState, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import LL128_FORCED, RankLocation, Setting, Target
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, RankPlacement
 from rccltune.releases import exact_release, library_named
 from rccltune.rules import writer

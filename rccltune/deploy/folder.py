@@ -16,11 +16,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import __version__, plugin
+from rccltune import plugin
 from rccltune.model.brief import brief
 from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.settings import Scale
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines, printable
 from rccltune.rules.decision import check_plugin, cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import __version__
 from rccltune.measure import sweep_file
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Sweep
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import UnusableReason, format_span
 from rccltune.session import files, folders, store
 from rccltune.session.place import PLACE_FILE

@@ -16,11 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from rccltune import __version__
 from rccltune.model.brief import brief
 from rccltune.model.choice import Rule, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.reporter import Reporter
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import (
     Placement,
     format_last,

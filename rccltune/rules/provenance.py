@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune import __version__
 from rccltune.launch import overrides
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import LL128_FORCED, Role, Scale
+from rccltune.model.version import __version__
 from rccltune.overwritten import losses
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.reader import RuleFile

@@ -11,7 +11,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune import __version__
 from rccltune.logs import reader
 from rccltune.model import schema
 from rccltune.model.brief import brief
@@ -19,6 +18,7 @@ from rccltune.model.errors import SessionError
 from rccltune.model.measurement import Fingerprint, ImportedFile, Notice, StatedFacts
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role
+from rccltune.model.version import __version__
 from rccltune.model.vocabulary import UnusableReason, printable
 from rccltune.session import store
 from rccltune.session.files import sha256_of, writing

@@ -14,7 +14,6 @@ from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.records import System, system_json
 from rccltune.model.schema import to_plain
 
-KEY = b"the user's own"
 BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 IDENTITY = 692251001124
 
@@ -44,7 +43,10 @@ def sent(made: gather.ArchiveContent) -> dict[str, Any]:
 
 def test_it_is_what_detection_says(system: System) -> None:
     """Devices, modes, links, versions: equal, but for names, which are hashes."""
-    said, found = to_plain(system_json(system, gpu_findings(system, {}))), sent(gather.machine(KEY))
+    said, found = (
+        to_plain(system_json(system, gpu_findings(system, {}))),
+        sent(gather.gather_machine()),
+    )
     for name in ("mode", "n_devices", "xgmi_hops", "arch", "product", "kernel"):
         assert found[name] == said[name]
     assert found["mode"] == "cpx-nps4"
@@ -57,19 +59,19 @@ def test_it_is_what_detection_says(system: System) -> None:
 
 def test_nobody_is_named(system: System) -> None:
     """Neither host, boot, card nor folder; the host's hash is told to its owner."""
-    made = gather.machine(KEY)
+    made = gather.gather_machine()
     identities = {one.identity for one in (*system.oams, *system.gpus) if one.identity}
     assert identities
     text = b"".join(made.files.values()).decode() + "".join(made.contents())
     for secret in ("frontier", "example.org", BOOT, "ada", "project-x", *identities):
         assert secret not in text
-    assert [name for name, _ in made.hosts] == ["frontier04711"]
+    assert list(made.hosts) == ["frontier04711"]
 
 
-def test_equal_names_stay_equal_and_only_under_one_key() -> None:
+def test_equal_names_stay_equal_in_one_archive_only() -> None:
     """Hosts by their short name."""
-    one, again, other = (gather.NameHasher(key) for key in (KEY, KEY, b"another"))
-    assert one.name("host", "node17.example.org") == again.name("host", "NODE17")
+    one, other = gather.NameHasher(), gather.NameHasher()
+    assert one.name("host", "node17.example.org") == one.name("host", "NODE17")
     assert one.name("host", "node17") != one.name("host", "node18")
     assert one.name("host", "node17") != other.name("host", "node17")
     assert one.name("host", "") == ""

@@ -16,14 +16,13 @@ from rccltune import gather
 from rccltune.cli import run
 from rccltune.gather import FIELDS, ArchiveContent
 from rccltune.model import choice, measurement, settings
-from rccltune.model.errors import CommandLineError
+from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.estimate import Estimate
-from rccltune.session.runs import EndFile, RunFile
-from rccltune.session.sample_table import COLUMNS
+from rccltune.session.runs import COLUMNS, EndFile, RunFile
+from rccltune.session.samples_csv import HEAD
 from rccltune.session.store import SessionHeader
 from rccltune.verify import verdict
 
-KEY = b"the user's own"
 SECRETS = ("node17", "ada", "project-x", "hush", "example.org", "10.1.2.3")
 RUN = {
     "process": "42bcd09b1d96",
@@ -32,7 +31,7 @@ RUN = {
     "added": [["NCCL_ALGO", "Tree"], ["MY_TOKEN", "hush"], ["RCCLTUNE_SIM_NODE", "/home/ada/x"]],
     "owner": "ada",
 }
-RANK = """\
+RANK = f"""\
 # rccltune-perf 1
 # library /home/ada/project-x/librccl.so.1
 # plugin /home/ada/mine.so
@@ -43,10 +42,11 @@ RANK = """\
 # variable NCCL_ALGO=Tree
 # variable NCCL_TUNER_CONFIG_FILE=/home/ada/rccl_tuner.csv
 # variable MY_TOKEN=hush
-line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,selectable,ran,checked,wrong,note
-4,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,
-5,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,graph: node17 said no
-6,0,measure,1024,300,@ada,33,0,,,tree/ll,,,?,,,
+{COLUMNS}
+4,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,,,,,
+5,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,,,,,graph: node17 said no
+6,0,measure,1024,300,@ada,33,0,,,tree/ll,,,?,,,,,,,
+7,0,order,1024,1,,33,0,,,tree/ll,,,?,8,0,2,17,3f2a,9c04,
 """
 RULES = """\
 #@ format 1
@@ -80,7 +80,7 @@ def session(tmp_path: Path) -> Path:
     }
     head = {"format": 1, "command": "rccltune sweep -o /home/ada", "fingerprint": fingerprint}
     put(folder, "session.json", {**head, "tool": "rccltune, http://ada@10.1.2.3/x"})
-    put(folder, "samples.csv", "run,owner,nbytes\nrun-1,ada,1024\n/home/ada,x,9\nrun-1\n")
+    put(folder, "samples.csv", f"{HEAD}\nall_reduce,1\n/home/ada,x y,9\n")
     put(folder, "runs/1/run.json", RUN)
     put(folder, "runs/1/ending.json", {"exit_code": 0, "words": "node17 said no"})
     put(folder, "runs/1/plan.txt", "plan 2 1024\nanswer tree/ll128/16\nrules /home/ada/x.csv\n")
@@ -99,7 +99,7 @@ def text(made: ArchiveContent, name: str) -> str:
 
 def test_nothing_that_is_not_listed_is_in_it(session: Path) -> None:
     """Neither files nor fields, lines, columns, cells, variables, paths; hosts are hashed."""
-    made = gather.session(session, KEY)
+    made = gather.gather_session(session)
     everything = "".join([*made.contents(), *map(bytes.decode, made.files.values())])
     assert [secret for secret in SECRETS if secret in everything] == []
     assert sorted(made.files) == [
@@ -107,13 +107,13 @@ def test_nothing_that_is_not_listed_is_in_it(session: Path) -> None:
         *(f"session/runs/1/{n}" for n in ("ending.json", "plan.txt", "rank-0.csv", "run.json")),
         *(f"session/{n}" for n in ("samples.csv", "session.json", "verdict.json")),
     ]
-    assert [name for name, _ in made.hosts] == ["node17"]
+    assert list(made.hosts) == ["node17"]
 
 
 def test_what_is_listed_stays_as_it_is(session: Path) -> None:
     """So that it can be read again: rows, plan, rules, what was started."""
-    made = gather.session(session, KEY)
-    host = made.hosts[0][1]
+    made = gather.gather_session(session)
+    host = made.hosts["node17"]
     head = json.loads(text(made, "session.json"))
     assert head["fingerprint"] == {
         "product": "AMD Instinct MI300X",
@@ -128,7 +128,7 @@ def test_what_is_listed_stays_as_it_is(session: Path) -> None:
     }
     assert json.loads(text(made, "runs/1/ending.json")) == {"exit_code": 0, "words": ""}
     assert json.loads(text(made, "verdict.json")) == {"path": "left-out", "needs": {}}
-    assert text(made, "samples.csv") == "run,nbytes\nrun-1,1024\n,9\n"
+    assert text(made, "samples.csv") == f"{HEAD}\nall_reduce,1\n,,9\n"
     assert text(made, "runs/1/plan.txt") == "plan 2 1024\nanswer tree/ll128/16\nrules left-out\n"
     assert text(made, "rccl_tuner_gfx942_cpx-nps4.csv").splitlines() == [
         "#@ format 1",
@@ -149,16 +149,17 @@ def test_what_is_listed_stays_as_it_is(session: Path) -> None:
         "# failed 7",
         "# variable NCCL_ALGO=Tree",
         "# variable NCCL_TUNER_CONFIG_FILE=rccl_tuner.csv",
-        RANK.splitlines()[10],
-        RANK.splitlines()[11],
+        *RANK.splitlines()[10:12],
         "5" + RANK.splitlines()[11][1:] + "graph",
+        "6" + RANK.splitlines()[11][1:].replace("7.4651", ""),
+        RANK.splitlines()[14],
     ]
 
 
 def test_the_owner_is_told_what_is_in_it_and_what_is_not(session: Path) -> None:
     """Each kind of file with its size, what stands for a host, and what stays."""
-    said = "\n".join(gather.session(session, KEY).listing())
-    for part in ("runs/*/rank-*.csv", "stands for node17", "left out: notes", "2 files of runs/"):
+    said = "\n".join(gather.gather_session(session).listing())
+    for part in ("runs/*/rank-*.csv", "stands for node17", "left out: 4 files"):
         assert part in said
 
 
@@ -171,7 +172,7 @@ def test_links_pipes_and_broken_files_are_left_out(session: Path, tmp_path: Path
     os.mkfifo(session / "verdict.json")
     put(session, "runs/1/run.json", "{")
     put(session, "runs/1/ending.json", "[" * 100_000)
-    names = gather.session(session, KEY).files
+    names = gather.gather_session(session).files
     assert [name for name in names if name.endswith(("samples.csv", ".json"))] == [
         "session/session.json"
     ]
@@ -192,13 +193,12 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
     )
     fields = {one.name for record in records for one in dataclasses.fields(record)}
     assert fields - FIELDS == on_purpose
-    assert set(COLUMNS) == gather.COLUMNS
 
 
 def test_the_archive_is_its_owners_and_writes_over_nothing(session: Path, tmp_path: Path) -> None:
     """Whole or not there; the list of its contents is in it."""
     target = tmp_path / "sent.tar.gz"
-    made = gather.session(session, KEY)
+    made = gather.gather_session(session)
     assert gather.write(made, target) == target.stat().st_size
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     with tarfile.open(target) as archive:
@@ -209,21 +209,9 @@ def test_the_archive_is_its_owners_and_writes_over_nothing(session: Path, tmp_pa
     assert names == [f"rccltune-gathered/{name}" for name in ("CONTENTS.txt", *made.files)]
     with pytest.raises(CommandLineError, match="is there already"):
         gather.write(made, target)
-    with pytest.raises(OSError, match="exists"):
+    with pytest.raises(SessionError, match="exists"):
         gather.write(made, target / "folder.tar.gz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sent.tar.gz", "session"]
-
-
-def test_the_key_stays_and_a_home_that_cannot_be_written_is_no_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same key for the next archive; one for this archive alone where there is no place."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert gather.own_key() == gather.own_key()
-    (tmp_path / "rccltune" / "gather.key").write_text("no key\n")
-    assert len(gather.own_key()) == 32
-    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
-    assert gather.own_key() != gather.own_key()
 
 
 def test_a_session_that_was_sent_is_fitted_again(
