@@ -10,11 +10,11 @@ import sys
 import tempfile
 import traceback
 import warnings
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from rccltune.cli.console import put, take_over, talk
+from rccltune.cli.console import Answer, put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import join_lines, unknown
@@ -75,6 +75,10 @@ class _Verbs(click.Group):
         module, attribute, _ = _VERBS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take ``help VERB`` for ``VERB --help``."""
+        return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -139,35 +143,55 @@ def _say_warning(message: Warning | str, category: type[Warning], *_: object, **
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    # Behind -- stands a job's own command.
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    answer = Answer(is_wanted="--json" in ours)
     try:
         # Without standalone mode click returns the code of --help and raises everything else.
-        return int(group.main(arguments, prog_name="rccltune", standalone_mode=False) or 0)
+        done = group.main(arguments, "rccltune", standalone_mode=False, obj=answer)
+        code = int(done or 0)
     except Exception as error:  # noqa: BLE001 - the one place where any error becomes an exit code
-        return _explain(error)
+        code = _explain(error, answer.fields)
+    if code:
+        answer.fields["exit_code"] = code
+    answer.write()
+    return code
 
 
-def _explain(error: Exception) -> int:
-    """Tell the user what ended the command; returns its exit code."""
+def _explain(error: Exception, fields: dict[str, Any]) -> int:
+    """Tell the user what ended the command, and add it to what --json says; the exit code."""
+
+    def fail(message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        fields.update(error=message, where=where, hint=hint)
+
     match error:
         case click.UsageError() if type(error).__name__ == "NoArgsIsHelpError":
             # Of click 8.2 and later; its message is the whole help.
             lines = error.format_message().split("\n")
             talk(*lines)
+            fail("what to do is not said", hint=_asking(error))
             return error.exit_code
         case click.NoSuchOption() if (of_others := _of_other_verbs(error)) is not None:
             talk(f"Error: {of_others}")
+            fail(of_others, hint=_asking(error))
             return error.exit_code
         case click.ClickException():
             talk(*_usage(error), f"Error: {error.format_message()}")
+            fail(error.format_message(), hint=_asking(error))
             return error.exit_code
         case RccltuneError():
             talk(join_lines(["Error: ", error.text], gap=""))
+            fail(error.message, where=error.where, hint=error.hint)
             return error.exit_code
         case click.Abort():
-            talk("Interrupted. The same command again continues from here.")
+            again = "The same command again continues from here."
+            talk(f"Interrupted. {again}")
+            fail("interrupted", hint=again)
             return 130
         case _:
-            talk(f"Error: rccltune has a bug; {_ISSUES}: {_keep_traceback()}")
+            path = _keep_traceback()
+            talk(f"Error: rccltune has a bug; {_ISSUES}: {path}")
+            fail("rccltune has a bug", where=path, hint=_ISSUES)
             return 1
 
 
@@ -191,8 +215,15 @@ def _usage(error: click.ClickException) -> list[str]:
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
         return []
-    asks = f"{context.command_path} {context.help_option_names[0]}"
-    return [*context.get_usage().split("\n"), f"Try '{asks}' for help.", ""]
+    return [*context.get_usage().split("\n"), _asking(error) or "", ""]
+
+
+def _asking(error: click.ClickException) -> str | None:
+    """How to ask for help on the verb that went wrong."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return None
+    return f"Try '{context.command_path} {context.help_option_names[0]}' for help."
 
 
 def _keep_traceback() -> str:

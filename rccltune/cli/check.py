@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FILE, FOLDER
 from rccltune.cli.sweep_options import sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model.vocabulary import JoinedLines, format_last, format_size, format_span, join_lines
@@ -29,9 +29,7 @@ _COLORS = {"holds": "green", "no longer wins": "red", "wrong results": "red", "f
     usual=True,
     help="Compare library, GPU, mode and file alone; measure nothing.",
 )
-@grouped(
-    "--rules", type=FOLDER, metavar="FILE", group="What", usual=True, help="Another rule file."
-)
+@grouped("--rules", type=FILE, metavar="FILE", group="What", usual=True, help="Another rule file.")
 @sweep_options("mode", "simulate", "librccl", "np", "launcher", "hostfile", "timeout")
 @common
 @click.pass_context

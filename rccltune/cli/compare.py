@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from rccltune.cli.console import Console, common, styled, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, PERCENT
+from rccltune.cli.options import FILE, FOLDER, PERCENT
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
@@ -79,7 +79,7 @@ _COLORS = {"faster": "green", "slower": "red", "wrong": "red", "failed": "red"}
 @sweep_option("env", help="Set this variable on both sides (repeatable).")
 @sweep_options("budget", "timeout")
 @grouped(
-    "--sides", type=FOLDER, metavar="FILE", group="What", help="Own named sides, as in the catalog."
+    "--sides", type=FILE, metavar="FILE", group="What", help="Own named sides, as in the catalog."
 )
 @grouped(
     "--list",

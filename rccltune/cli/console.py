@@ -196,13 +196,31 @@ def styled(text: str, color: str | None) -> JoinedLines:
     return JoinedLines(click.style(printable(text), fg=color)) if color else join_lines([text])
 
 
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """What --json writes when the command ends: its result, what ended it, or both.
+
+    Attributes:
+        is_wanted: --json was given.
+        fields: of the one object on stdout.
+    """
+
+    is_wanted: bool = False
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Write the object to stdout, its format first; nothing where only help was asked for."""
+        if self.is_wanted and self.fields:
+            put(json_text({"format": 1} | self.fields, indent=1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console(Reporter):
     """Settings of the command line's output: verbosity, colour, width, JSON.
 
     Attributes:
         verbosity: -1 quiet, 0 normal, 1 and more verbose.
-        as_json: the result goes to stdout as one JSON value.
+        as_json: the result goes to stdout as one JSON object.
         warned: what was warned of already.
         in_passing: what is told in one line at the end: how many, by kind and place.
     """
@@ -210,6 +228,7 @@ class Console(Reporter):
     verbosity: int
     as_json: bool
     color: bool
+    answer: Answer = field(default_factory=Answer)
     warned: dict[Notice, None] = field(default_factory=dict)
     in_passing: dict[Caution, dict[str | None, int]] = field(default_factory=dict)
 
@@ -256,12 +275,14 @@ class Console(Reporter):
             places[place] = max(n, places.get(place, 0))
 
     def result(self, record: object, text: str, *, is_file: bool = False) -> None:
-        """The result: JSON where asked for, text otherwise, folded unless it is a file's."""
+        """The result: for --json where asked for, text otherwise, folded unless it is a file's."""
         from rccltune.model.schema import to_plain
 
         self.close()
-        plain = to_plain(record, None) if self.as_json else None
-        put(json_text(plain, indent=1) if self.as_json else text if is_file else fold([text]))
+        if self.as_json:
+            self.answer.fields.update(to_plain(record, None))
+        else:
+            put(text if is_file else fold([text]))
 
     def close(self) -> None:
         """Say in one line what there was beside."""
@@ -270,14 +291,6 @@ class Console(Reporter):
                 f"In passing: {', '.join(starmap(_remark, self.in_passing.items()))} (-v says more)"
             )
             self.in_passing.clear()
-
-    def event(self, name: str, record: object, text: str) -> None:
-        """A part of a result that comes bit by bit: a line of JSON where asked for, or text."""
-        from rccltune.model.schema import to_plain
-
-        if name == "done":
-            self.close()
-        put(json_text({"event": name, **to_plain(record, None)}) if self.as_json else fold([text]))
 
 
 def _remark(caution: Caution, places: Mapping[str | None, int]) -> str:
@@ -345,10 +358,14 @@ def common(command: F) -> F:
 
     def gather(given: dict[str, Any]) -> None:
         verbose, quiet = given.pop("verbose"), given.pop("quiet")
+        answer = click.get_current_context().find_object(Answer) or Answer()
+        # A variable may have asked for it.
+        answer.is_wanted |= given["as_json"]
         given["console"] = Console(
             verbosity=-1 if quiet else verbose,
             as_json=given.pop("as_json"),
             color=_wants_color(given.pop("color")),
+            answer=answer,
         )
 
     return with_options(command, _COMMON, gather)
@@ -370,7 +387,7 @@ _COMMON = (
         is_flag=True,
         group="Output",
         usual=True,
-        help="Write the result to stdout as JSON.",
+        help="Write the result, or the error, to stdout as JSON.",
     ),
     grouped(
         "--color",

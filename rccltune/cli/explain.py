@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, named
+from rccltune.cli.options import COLLECTIVE, FILE, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 @verb("explain")
-@click.argument("rules", type=FOLDER)
+@click.argument("rules", type=FILE)
 @click.option("--collective", type=COLLECTIVE, help="Only this one.")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Ask for this many nodes.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Ask for this many ranks.")
 @click.option("--mode", type=MODE, help="Machine's mode, for rows that are for one mode only.")
-@click.option("--diff", type=FOLDER, metavar="OTHER", help="Show where another file differs.")
+@click.option("--diff", type=FILE, metavar="OTHER", help="Show where another file differs.")
 @common
 def explain(
     *,
@@ -96,7 +96,7 @@ def explain(
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
-    console.result(changes, _changes(changes, one, other))
+    console.result({"changes": changes}, _changes(changes, one, other))
     console.say(f"Next: {_verifying(diff, _home_of(diff, rules))} measures the other file.")
 
 

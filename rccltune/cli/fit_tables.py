@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
 from rccltune.cli.help import grouped
-from rccltune.cli.options import FOLDER, F
+from rccltune.cli.options import FILE, F
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def transferbench_option(command: F) -> F:
     """Option for TransferBench's rates of links."""
     return grouped(
         "--transferbench",
-        type=FOLDER,
+        type=FILE,
         metavar="FILE",
         group="Advanced",
         help="Rates of links, as TransferBench a2a printed them.",

@@ -8,7 +8,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER, MODE, PAIR, then_choose
+from rccltune.cli.options import COLLECTIVE, FILE, FOLDER, MODE, PAIR, then_choose
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Mode, Setting
@@ -16,7 +16,7 @@ from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_line
 
 
 @verb("import")
-@click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("-o", "--output", type=FOLDER, default=DEFAULT_SESSION, help="Session folder.")
 @click.option(
     "--collective", type=COLLECTIVE, help="Collective that ran: all_reduce, all_gather, …"

@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common, styled
 from rccltune.cli.help import Verb
-from rccltune.cli.options import FOLDER, named
+from rccltune.cli.options import FILE, FOLDER, named
 from rccltune.model.errors import VerificationError
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
@@ -40,7 +40,7 @@ class _WithCommand(Verb):
 
 @click.command("job", cls=_WithCommand)
 @click.argument("session", required=False, type=FOLDER)
-@click.option("--rules", type=FOLDER, metavar="FILE", help="Rule file. [default: the session's]")
+@click.option("--rules", type=FILE, metavar="FILE", help="Rule file. [default: the session's]")
 @click.option(
     "--budget",
     type=_DURATION,

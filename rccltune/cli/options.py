@@ -50,6 +50,8 @@ def _percent(text: str) -> float:
 
 PERCENT = TextParameter("percent", _percent)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
+# One that is to be read.
+FILE = click.Path(path_type=Path, exists=True)
 
 
 def allow_need_option(command: F) -> F:
@@ -155,7 +157,7 @@ _CHOOSING = (
     grouped(
         "--workload",
         group="Choosing",
-        type=FOLDER,
+        type=FILE,
         metavar="FILE",
         help="Weigh sizes by the calls of this recorded job.",
     ),

@@ -40,7 +40,7 @@ def plugin(*, console: Console, action: str | None) -> None:
     path = plugin_library()
     match action:
         case None | "path":
-            console.result(path, str(path))
+            console.result({"path": path}, str(path))
             # A script that captures the path is spared a line in its log.
             if sys.stdout.isatty():
                 console.say('Next: eval "$(rccltune plugin --env)" uses it in this shell.')
@@ -49,7 +49,7 @@ def plugin(*, console: Console, action: str | None) -> None:
             console.result({"NCCL_TUNER_PLUGIN": path}, export)
         case "check":
             lines = _checked()
-            console.result(lines, join_lines([*lines, "The plugin works."]))
+            console.result({"checks": lines}, join_lines([*lines, "The plugin works."]))
         case _:
             raise CommandLineError(f"unknown action '{action}'")
 

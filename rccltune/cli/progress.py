@@ -1,4 +1,4 @@
-"""Progress of launches: a bar on a terminal, a line now and then in a log, or events."""
+"""Progress of launches: a bar on a terminal, or a line now and then in a log."""
 
 from __future__ import annotations
 

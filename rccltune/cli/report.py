@@ -129,5 +129,5 @@ def plot(
         overwrite=force,
         bounds=lambda found: console.say(join_lines(ceiling_lines(found))),
     )
-    console.result(paths, join_lines(map(str, paths)))
+    console.result({"figures": paths}, join_lines(map(str, paths)))
     console.say(f"Next: {named('report', session)} makes one page of them, to mail.")

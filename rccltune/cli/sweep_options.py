@@ -11,7 +11,7 @@ import click
 
 from rccltune.cli.console import ValueType
 from rccltune.cli.help import grouped
-from rccltune.cli.options import PAIR
+from rccltune.cli.options import FILE, PAIR
 from rccltune.measure.options import (
     LAUNCHERS,
     PLACEMENTS,
@@ -26,6 +26,8 @@ from rccltune.model.settings import MODES
 from rccltune.model.vocabulary import DTYPE_BYTES, RANK_PLACEMENTS, REDOPS
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Fields that name a file, or a folder, which is there already.
+_READ: Final = ("rccl_tests", "hostfile", "workload")
 
 
 def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A002 - click's
@@ -41,9 +43,12 @@ def sweep_option(name: str, help: str | None = None) -> Callable[[F], F]:  # noq
     place["help"] = help or field.description
     if isinstance(field.default, bool):
         return grouped(flag(name), is_flag=True, default=None, **place)
-    if name == "env":
-        kind: Any = PAIR
-        gather: Any = _pairs
+    if name in _READ:
+        kind: Any = FILE
+        gather: Any = None
+    elif name == "env":
+        kind = PAIR
+        gather = _pairs
     else:
         kind = _FieldValue(name)
         gather = _together if isinstance(field.default, tuple) else None

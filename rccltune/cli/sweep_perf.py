@@ -97,7 +97,7 @@ def run(console: Console, prepared: Prepared, *, force: bool) -> None:
         else "everything is measured already"
     )
     command = shlex.join(["rccltune", *sys.argv[1:]])
-    with shown_progress(console, as_events=True) as reporter:
+    with shown_progress(console) as reporter:
         if isinstance(prepared, perf_sweep.PreparedPerfSweep):
             done = perf_sweep.measure_with_perf(
                 prepared, reporter=reporter, command=command, force=force
@@ -106,7 +106,7 @@ def run(console: Console, prepared: Prepared, *, force: bool) -> None:
             done = rccl_tests_sweep.measure_with_rccl_tests(
                 prepared, reporter=reporter, command=command, force=force
             )
-    console.event("done", done, _text(done, console.verbosity))
+    console.result(done, _text(done, console.verbosity))
     stop_if_aside(done, "Go on without them: rccltune fit.")
 
 
@@ -145,26 +145,17 @@ def _text(done: SweepResult, verbosity: int) -> JoinedLines:
 
 
 class _SweepReporter(ConsoleReporter):
-    """The command line's reporter; a log is told now and then how far a sweep is.
+    """The command line's reporter; a log is told now and then how far a sweep is."""
 
-    Args:
-        console: says it.
-        as_events: with --json a program reads along: each step is a line of stdout.
-    """
-
-    def __init__(self, console: Console, *, as_events: bool = False) -> None:
+    def __init__(self, console: Console) -> None:
         """Begin to count."""
         super().__init__(console)
         self._since = time.monotonic()
-        self._as_events = as_events and console.as_json
 
     def progress(self, step: object) -> None:
-        """A line now and then, or an event for a program that reads along."""
+        """Say a line now and then."""
         told = cast("SweepProgress", step)
-        if self._as_events:
-            plain = {"done": told.done, "of": told.of, "what": told.what}
-            self._console.event("progress", plain, "")
-        elif time.monotonic() - self._since >= _PAUSE_S:
+        if time.monotonic() - self._since >= _PAUSE_S:
             self._since = time.monotonic()
             self._console.say(f"[{told.done}/{told.of}] {told.what}")
 
@@ -200,16 +191,10 @@ class _ProgressLine(_SweepReporter):
 
 
 @contextmanager
-def shown_progress(console: Console, *, as_events: bool = False) -> Iterator[Reporter]:
-    """Who is told how far a sweep is: a line of a terminal, a log, or a program.
-
-    Args:
-        console: of the command.
-        as_events: with --json each step is a line of stdout; a command whose result is one JSON
-            value leaves it out.
-    """
+def shown_progress(console: Console) -> Iterator[Reporter]:
+    """Who is told how far a sweep is: a line of a terminal, or a log."""
     if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
-        yield _SweepReporter(console, as_events=as_events)
+        yield _SweepReporter(console)
         return
     with terminal_of(console).status("") as status:
         yield _ProgressLine(console, status.update)

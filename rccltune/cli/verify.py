@@ -10,7 +10,7 @@ import click
 
 from rccltune.cli.console import Console, WordChoice, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FOLDER, allow_need_option, named, session_argument
+from rccltune.cli.options import FILE, allow_need_option, named, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
@@ -39,7 +39,7 @@ _REGISTERED = "registered"
 @session_argument
 @grouped(
     "--rules",
-    type=FOLDER,
+    type=FILE,
     metavar="FILE",
     group="What",
     usual=True,

@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER
+from rccltune.cli.options import COLLECTIVE, FILE
 from rccltune.model.vocabulary import Collective, JoinedLines, format_span, join_lines
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @verb("why")
-@click.argument("files", type=FOLDER, nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--collective", type=COLLECTIVE, help="Of a benchmark's table that names none.")
 @common
 def why(

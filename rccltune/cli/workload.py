@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.options import FILE
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SHOWN = 20
 
 
 @verb("workload")
-@click.argument("files", nargs=-1, required=True, type=FOLDER, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @common
 def workload(*, console: Console, files: tuple[Path, ...]) -> None:
     """Say which collectives and sizes a job asks for, and their shares.

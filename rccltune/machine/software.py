@@ -16,7 +16,7 @@ from typing import Final
 from rccltune.machine import files
 from rccltune.machine.files import SystemRoot, has_any, is_file, is_folder, mapped
 from rccltune.machine.records import Benchmark, LauncherProgram, Library
-from rccltune.model.errors import MachineError
+from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Collective
 
 SIMULATED_MARK: Final = b"# SIMULATED"
@@ -202,11 +202,11 @@ def named_library(named: Path) -> Path:
     """The file that was named, or the librccl in the folder that was.
 
     Raises:
-        MachineError: there is no such file.
+        CommandLineError: there is no such file.
     """
     file = next((named / name for name in NAMES if (named / name).is_file()), named)
     if not file.is_file():
-        raise MachineError(
+        raise CommandLineError(
             "there is no such library",
             where=str(named),
             hint="--librccl takes a librccl.so or libnccl.so, or a folder with one.",

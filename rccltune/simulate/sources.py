@@ -131,8 +131,7 @@ def node_path(text: str, mode: str | None = None) -> Path:
     """The file meant by ``--simulate``: a path, a shipped name, or a shipped product with its mode.
 
     Raises:
-        CommandLineError: a product has several modes, and none is named.
-        InputFileError: there is no such file.
+        CommandLineError: there is no such node; or a product has several modes, and none is named.
     """
     path = Path(text)
     if path.suffix in (".yaml", ".yml", SUFFIX):
@@ -149,11 +148,13 @@ def node_path(text: str, mode: str | None = None) -> Path:
         )
     names = dict.fromkeys((*(_parted(name)[0] for name in known), *known))
     if text in names:
-        raise InputFileError(
+        raise CommandLineError(
             f"there is no simulated node '{text}' in mode {mode}",
             hint=f"name a .yaml file or one of: {', '.join(known)}.",
         )
-    raise InputFileError(unknown("simulated node", text, names), hint="name one, or a .yaml file.")
+    raise CommandLineError(
+        unknown("simulated node", text, names), hint="name one, or a .yaml file."
+    )
 
 
 def load_node(path: Path) -> SimulatedNode:

@@ -140,7 +140,7 @@ def test_two_files_are_compared_to_the_byte(
     two.write_text("allreduce,0,4096,ring,ll,-1,1,8\n")
 
     assert run(["explain", str(one), "--diff", str(two), "--json"]) == 0
-    (change,) = json.loads(capsys.readouterr().out)
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
     assert (change["min_nbytes"], change["max_nbytes"]) == (4096, 4096)
     assert run(["explain", str(one), "--diff", str(one)]) == 0
     assert "alike" in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_each_library_of_the_machine_is_told_what_it_needs(
     library.write_bytes(b"\x7fELF" + bytes(60) + words)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
     assert run(["plugin", "--check", "--json"]) == 0
-    lines: list[str] = json.loads(capsys.readouterr().out)
+    lines: list[str] = json.loads(capsys.readouterr().out)["checks"]
     (line,) = (one for one in lines if os.fspath(library) in one)
     assert lacks(line, "torch", "RCCL 2.28.3", "plugin; plugin with mode key") == []
     library.write_bytes(b"\x7fELF" + bytes(60) + words + b"Using built-in CSV tuner, config: %s\0")

@@ -11,11 +11,18 @@ from helps import COMMANDS
 from shown import PAGES, ROOT, Shown, examples, ours, quoted, typed
 
 from rccltune.cli import group
+from rccltune.cli.options import FILE
 
 # A command that answers no argument with its help ends so before click 8.2.
 NO_ARGUMENT = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)
 # Words that stand for a value of the reader's, where the option's type would refuse them.
 STANDS_FOR = {"PID": "1", "N": "2", "DIR": ".", "STEPS": "100"}
+
+
+@pytest.fixture(autouse=True)
+def any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a page names need not be there."""
+    monkeypatch.setattr(FILE, "exists", False)
 
 
 def parsed(arguments: list[str]) -> None:

@@ -50,7 +50,6 @@ SCENARIOS: dict[str, list[str]] = {
         "fit missing",
         "emit-config missing",
         "fit foreign",
-        "explain missing.csv",
     ],
 }
 # What is measured differs from machine to machine, even simulated; what would be, does not.

@@ -13,6 +13,7 @@ from trees import add_links, put, write
 from wording import lacks
 
 from rccltune.cli import group
+from rccltune.cli import run as run_line
 from rccltune.cli.detect import detect
 from rccltune.cli.doctor import doctor
 from rccltune.model.errors import MachineError
@@ -42,11 +43,12 @@ def test_detect_shows_the_node(tmp_path: Path) -> None:
     assert "lacks partition 7" in done.stderr
 
 
-def test_detect_as_json(tmp_path: Path) -> None:
-    """stdout is one value, every OAM with its sources."""
+def test_detect_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """stdout is one object, every OAM with its sources."""
     root = write("mi300x-cpx-nps4", tmp_path)
     add_links(root)
-    answer = json.loads(run(detect, "--root", root, "--json").stdout)
+    assert run_line(["detect", "--root", str(root), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
     assert (answer["mode"], answer["n_devices"], answer["device_id"]) == ("cpx-nps4", 64, 0x74A1)
     assert answer["oams"][0]["sources"]["memory"].endswith("current_memory_partition")
     assert answer["gpus"][63]["iods"] == [3]
@@ -55,11 +57,12 @@ def test_detect_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no-sysfs", "container-no-gpu"])
-def test_detect_never_fails(name: str, tmp_path: Path) -> None:
+def test_detect_never_fails(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It describes; whether that will do is the doctor's answer."""
     root = write(name, tmp_path)
     assert run(detect, "--root", root).exit_code == 0
-    assert json.loads(run(detect, "--root", root, "--json").stdout)["findings"]
+    assert run_line(["detect", "--root", str(root), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"]
 
 
 def test_doctor_exits_with_0_on_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +81,14 @@ def test_doctor_exits_with_0_on_warnings(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_doctor_exits_with_4_where_no_sweep_can_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The findings are on stdout all the same, as JSON too."""
+    """The findings are on stdout all the same, in one object with what ended it."""
     monkeypatch.setenv("RCCLTUNE_SYSROOT", str(write("mi300x-mixed", tmp_path)))
-    done = run(doctor, "--json")
-    assert isinstance(done.exception, MachineError)
-    assert "mixed-modes" in done.exception.message
-    (first, *_) = json.loads(done.stdout)["findings"]
+    assert run_line(["doctor", "--json"]) == 4
+    told = json.loads(capsys.readouterr().out)
+    assert next(iter(told)) == "format"
+    assert "mixed-modes" in told["error"]
+    assert told["exit_code"] == 4
+    (first, *_) = told["findings"]
     assert (first["name"], first["severity"], first["spoils"]) == ("mixed-modes", "stops", True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simulation import Sim, Small
 from true_times import truth, variants_holding
 
-from rccltune.model.errors import InputFileError
+from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.simulate.compiled import written
 from rccltune.simulate.modelled import interpolate
 from rccltune.simulate.sources import load_node, node_path, shipped_nodes
@@ -22,7 +22,7 @@ def test_shipped_nodes_are_found_by_product_and_mode() -> None:
     assert {"mi300x-cpx-nps4", "mi300x-spx-nps1"} < set(shipped_nodes())
     assert node_path("mi300x", "cpx-nps4").name == "mi300x-cpx-nps4.yaml"
     assert node_path("some/where.yaml") == Path("some/where.yaml")
-    with pytest.raises(InputFileError, match="tpx-nps1"):
+    with pytest.raises(CommandLineError, match="tpx-nps1"):
         node_path("mi300x", "tpx-nps1")
 
 
