@@ -301,19 +301,6 @@ def mean_interval(ratio: LogRatio, at: Any, level: float = INTERVAL) -> tuple[fl
     return float(found[0][worst]), float(found[1][worst]), float(found[2][worst])
 
 
-def t_interval(values: npt.ArrayLike, level: float = INTERVAL) -> tuple[float, float, float]:
-    """Low end, mean and high end of the mean of independent values (Student, 1908).
-
-    Args:
-        values: at least two, one a communicator or a run.
-        level: of the interval.
-    """
-    known = np.asarray(values, dtype=float)
-    mean, n = float(known.mean()), len(known)
-    half = float(t_quantile((1 + level) / 2, n - 1.0) * known.std(ddof=1) / np.sqrt(n))
-    return mean - half, mean, mean + half
-
-
 def _spread(pooled: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[Array, Array]:
     """Variance between communicators: of all settings at a size and beside it, or the pair's own.
 

@@ -159,14 +159,19 @@ def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> LogMean | None:
     first, second = (np.asarray(one, dtype=float) for one in (reference, other))
     if min(len(first), len(second)) < 2:
         return None
-    return _mean_of(first) + _mean_of(-second)
+    return mean_of(first) + mean_of(-second)
 
 
-def _mean_of(group: Array) -> LogMean:
-    """Mean of a group with the spread of its own."""
-    n = len(group)
-    variance = max(float(group.var(ddof=1)), LEAST**2)
-    return LogMean(float(group.mean()), float(np.sqrt(variance / n)), float(n - 1), n)
+def mean_of(group: npt.ArrayLike) -> LogMean:
+    """Mean of independent log ratios with the spread of their own (Student, 1908).
+
+    Args:
+        group: at least two, one a replicate.
+    """
+    logs = np.asarray(group, dtype=float)
+    n = len(logs)
+    variance = max(float(logs.var(ddof=1)), LEAST**2)
+    return LogMean(float(logs.mean()), float(np.sqrt(variance / n)), float(n - 1), n)
 
 
 # Octaves to each side within which sizes of one timing mode may share their spread.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rccltune.analyse.fit import fit_session
 from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_sessions
-from rccltune.job import JobRequest, JobResult, try_job
+from rccltune.job import JobResult, try_job
 from rccltune.machine import this_machine
 from rccltune.machine.checks.doctor import doctor as machine_doctor
 from rccltune.model import defaults
@@ -295,12 +295,12 @@ def job(
         LaunchError: the job fails.
         TooLittleDataError: too few runs fit into the budget, or no rule answered a call.
     """
-    request = JobRequest(
-        command=tuple(command),
+    return try_job(
+        command,
         session=None if session is None else Path(session),
         rules=None if rules is None else Path(rules),
         budget_s=budget,
         measure=measure,
         bad_rules=bad_rules,
+        reporter=LogReporter(),
     )
-    return try_job(request, reporter=LogReporter())

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common, styled
+from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common
 from rccltune.cli.help import Verb
 from rccltune.cli.options import FILE, FOLDER, named
 from rccltune.model.errors import VerificationError
-from rccltune.model.vocabulary import JoinedLines, join_lines
-
-if TYPE_CHECKING:
-    from rccltune.job import JobResult
+from rccltune.model.vocabulary import join_lines
 
 
 def _duration(text: str) -> float:
@@ -82,39 +78,26 @@ def job(
     the job, 5 the job fails, 6 its output is not understood, 7 no session, 8 too few runs, or no
     rule answered, 9 the rules make it slower, 130 interrupted.
     """
-    from rccltune.job import JobRequest, try_job
+    from rccltune.job import try_job
 
     folder = session or (DEFAULT_SESSION if DEFAULT_SESSION.exists() else None)
     if folder is not None:
         console.say(f"Session: {folder}")
-    request = JobRequest(
-        command=context.meta["rccltune.command"],
+    found = try_job(
+        context.meta["rccltune.command"],
         session=folder,
         rules=rules,
         budget_s=budget,
         measure=measure,
         bad_rules=bad_rules,
+        reporter=console,
     )
-    found = try_job(request, reporter=console)
-    console.result(found, _text(found, color=console.color))
-    if found.failure is not None:
-        raise found.failure
-    if found.is_interrupted:
-        context.exit(130)
-    gain = found.gain
-    if gain is not None and gain.is_faster and rules is None and folder is not None:
-        console.say(f"Next: {named('deploy DIR', folder)} hands the rules to jobs.")
+    console.result(found, join_lines(found.lines))
     if found.is_harm:
         raise VerificationError(
             "the job is slower with the rules",
             where=str(found.folder),
-            hint="do not use these rules for this job; the lines of the rules that answered are "
-            "named above.",
+            hint="do not use these rules for this job; rccltune why says which answered.",
         )
-
-
-def _text(found: JobResult, *, color: bool) -> JoinedLines:
-    gain = found.gain
-    pays = color and gain is not None and gain.is_faster
-    first, *rest = found.lines
-    return join_lines([styled(first, "green" if pays else None), *rest])
+    if found.gain is not None and found.gain.is_faster and rules is None and folder is not None:
+        console.say(f"Next: {named('deploy DIR', folder)} hands the rules to jobs.")

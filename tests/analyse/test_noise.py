@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rccltune.analyse import noise
+from rccltune.analyse import noise, paired
 from rccltune.analyse.noise import LogRatio, LogTimes, SizeAxis, compare
 
 KIB = 1024
@@ -97,9 +97,10 @@ def test_a_ratio_of_one_communicator_has_the_slack_of_a_normal() -> None:
 def test_the_interval_of_a_mean_is_students() -> None:
     """As scipy's test of one sample has it."""
     values = [1.0, 1.2, 0.9, 1.05, 1.3]
-    low, mean, high = noise.t_interval(values)
+    found = paired.mean_of(values)
     theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    assert (low, mean, high) == pytest.approx((theirs.low, np.mean(values), theirs.high))
+    ends = (found.low(), found.log, found.high())
+    assert ends == pytest.approx((theirs.low, np.mean(values), theirs.high))
 
 
 def test_a_mean_over_sizes_is_that_of_the_least_favourable_view() -> None:

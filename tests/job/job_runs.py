@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import forked
+
+from rccltune.launch.process import LaunchCommand, LaunchEnd
 
 # One rank. Its steps sleep as long as the setting says that the plugin answers at 1 MiB.
 ASKING = """
@@ -22,7 +24,7 @@ from rccltune.rules.plugin_library import PluginLibrary
 PLAIN_MS, SETTINGS = {plain_ms}, {settings}
 comm = None
 if "NCCL_TUNER_PLUGIN" in os.environ:
-    names = ("NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_LOG", "RCCLTUNE_RECORD")
+    names = ("NCCL_TUNER_CONFIG_FILE", "RCCLTUNE_LOG")
     env = {{name: os.environ[name] for name in names}}
     comm = PluginLibrary(Path(os.environ["NCCL_TUNER_PLUGIN"])).communicator(
         abi=5, n_nodes=1, n_ranks=8, env=env)
@@ -62,12 +64,7 @@ def log_of(calls: int, hits: int) -> str:
     comm, sha256 = "rccltune: comm=1", "0" * 64
     read = f"rules=1 of=1 skipped-rows=0 file=rules.csv sha256={sha256}"
     counted = f"calls={calls} hits={hits} misses={calls - hits} not-selectable=0 fallbacks=0"
-    lines = [
-        f"{comm} nodes=1 ranks=8 abi=v5 {read}",
-        f"{comm} summary {counted}",
-        f"{comm} rule line=1 setting=tree/ll channels=-1 hits={hits}",
-    ]
-    return "\n".join(lines[: 3 if hits else 2]) + "\n"
+    return f"{comm} nodes=1 ranks=8 abi=v5 {read}\n{comm} summary {counted}\n"
 
 
 @dataclass
@@ -78,35 +75,39 @@ class Played:
         value: number of a run, by its kind and its place among all.
         seconds: that it says it took.
         hits: of 10 calls that rules answer; None where no rank loads the plugin.
-        failure: by the number of a run.
+        exit_codes: other than 0, by the number of a run; below 0 a signal ended it.
         interrupted: number of the run that the user interrupts.
+        more: further output.
+        kinds: of the runs so far.
+        launched: likewise.
     """
 
     value: Callable[[str, int], float]
     seconds: float = 10.0
     hits: int | None = 10
-    failure: Mapping[int, str] = field(default_factory=dict)
+    exit_codes: Mapping[int, int] = field(default_factory=dict)
     interrupted: int | None = None
     more: str = ""
-    arms: list[str] = field(default_factory=list)
-    commands: list[tuple[str, ...]] = field(default_factory=list)
-    variables: list[dict[str, str]] = field(default_factory=list)
-    limits: list[float] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    launched: list[LaunchCommand] = field(default_factory=list)
 
-    def __call__(
-        self, folder: Path, command: Sequence[str], variables: Mapping[str, str], limit_s: float
-    ) -> tuple[float, str | None]:
+    def __call__(self, launch: LaunchCommand) -> LaunchEnd:
         """Play a run."""
-        number, arm = len(self.arms), folder.name[3:]
+        number, kind = len(self.kinds), launch.folder.name[3:]
         if number == self.interrupted:
             raise KeyboardInterrupt
-        self.arms.append(arm)
-        self.commands.append(tuple(command))
-        self.variables.append(dict(variables))
-        self.limits.append(limit_s)
-        said = f"took {self.value(arm, number)}\n{self.more}"
-        (folder / "stdout.log").write_text(said, encoding="utf-8")
-        (folder / "stderr.log").write_text("what it said last\n", encoding="utf-8")
-        if self.hits is not None and arm != "as-is":
-            (folder / "plugin-h-1.log").write_text(log_of(10, self.hits), encoding="utf-8")
-        return self.seconds, self.failure.get(number)
+        self.kinds.append(kind)
+        self.launched.append(launch)
+        said = f"took {self.value(kind, number)}\n{self.more}"
+        (launch.folder / "stdout.log").write_text(said, encoding="utf-8")
+        (launch.folder / "stderr.log").write_text("what it said last\n", encoding="utf-8")
+        if self.hits is not None and kind != "as-is":
+            (launch.folder / "plugin-h-1.log").write_text(log_of(10, self.hits), encoding="utf-8")
+        code = self.exit_codes.get(number, 0)
+        return LaunchEnd(
+            exit_code=None if code < 0 else code,
+            signal=-code if code < 0 else None,
+            timed_out=False,
+            lingered=False,
+            duration_s=self.seconds,
+        )

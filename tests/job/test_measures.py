@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.job import JobRun, RunKind, measured, pattern_of
+from rccltune.job import find_number, median_step, pattern_of
 from rccltune.model.errors import CommandLineError, OutputError
 
 
@@ -19,46 +19,37 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, pattern: str | None = None, seconds: float = 1) -> JobRun:
-    """The run of a folder, with its number."""
-    made = JobRun(pair=1, kind=RunKind.AS_IS, folder=folder, seconds=seconds)
-    return measured(made, None if pattern is None else pattern_of(pattern))
-
-
-def marks(folder: Path, rank: int, times_ms: list[float], **more: object) -> None:
+def marks(folder: Path, rank: int, times_ms: list[float]) -> None:
     """What rccltune.torch leaves of a rank."""
     line = {
-        "rccltune": "steps", "format": 1, "host": "h", "pid": rank, "rank": rank, "ranks": 2,
-        "steps": len(times_ms), "at": list(range(len(times_ms))), "times_ms": times_ms,
-        "first_loss": None,
+        "rank": rank, "steps": len(times_ms), "at": list(range(len(times_ms))),
+        "times_ms": times_ms,
     }  # fmt: skip
-    (folder / f"steps-h-{rank}.json").write_text(json.dumps(line | more) + "\n")
+    (folder / f"steps-h-{rank}.json").write_text(json.dumps(line) + "\n")
 
 
 def test_marked_steps_are_medians_behind_the_first_fifth(folder: Path) -> None:
     """Of 10 steps two warm up; ranks of 3 and 5 ms are 4 ms, whatever one checkpoint takes."""
-    marks(folder, 1, [90, 80, 5, 5, 5, 5, 5, 5, 700, 5], first_loss=2.5)
+    marks(folder, 1, [90, 80, 5, 5, 5, 5, 5, 5, 700, 5])
     marks(folder, 0, [90, 80, 3, 3, 3, 3, 3, 3, 3, 3])
-    found = run(folder, seconds=12.5)
-    assert (found.value, found.what) == (4, "step time in ms")
-    assert found.first_loss == 2.5
+    assert median_step(folder) == 4
 
 
-@pytest.mark.parametrize("text", ['{"rccltune": "steps"', '{"rccltune": "steps", "format": 2}'])
+@pytest.mark.parametrize("text", ['{"steps"', '{"steps": 2}', "[]"])
 def test_a_damaged_line_of_steps_is_told(folder: Path, text: str) -> None:
     """With the line, and never with a traceback."""
     (folder / "steps-h-1.json").write_text(text)
     with pytest.raises(OutputError, match="not understood"):
-        run(folder)
+        median_step(folder)
 
 
 def test_a_pattern_finds_the_last_number_on_stdout_first(folder: Path) -> None:
     """Jobs print better and better ones; thousands may have commas."""
     (folder / "stdout.log").write_text("took 7 ms\ntook 1,234.5 ms\n")
     (folder / "stderr.log").write_text("took 9 ms\n")
-    assert run(folder, "took ([0-9.,]+) ms").value == 1234.5
+    assert find_number(folder, pattern_of("took ([0-9.,]+) ms")) == 1234.5
     (folder / "stdout.log").write_text("")
-    assert run(folder, "took ([0-9.,]+) ms").value == 9
+    assert find_number(folder, pattern_of("took ([0-9.,]+) ms")) == 9
 
 
 @pytest.mark.parametrize(
@@ -69,7 +60,7 @@ def test_a_pattern_that_finds_no_number(folder: Path, pattern: str, told: str) -
     """Said with the pattern, and what was found."""
     (folder / "stdout.log").write_text("took ages s\n")
     with pytest.raises(OutputError, match=told):
-        run(folder, pattern)
+        find_number(folder, pattern_of(pattern))
 
 
 @pytest.mark.parametrize(("text", "told"), [("took (", "is no pattern"), ("(a)(b)", "2 groups")])
