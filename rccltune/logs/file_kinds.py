@@ -100,7 +100,7 @@ def kind_of(head: str) -> FileKind:
 def _kind_of_line(line: str) -> FileKind | None:
     """Kind of file that a line shows; None for a comment or a blank line."""
     text = line.strip().strip("|").strip()
-    if text.startswith(("#@ comm", "#@ aside")) or text.lower().startswith(_RECORD):
+    if text.startswith("#@ comm") or text.lower().startswith(_RECORD):
         return FileKind.RECORD
     if text.startswith(_SAMPLES):
         return FileKind.SAMPLES

@@ -17,7 +17,7 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.rules.plugin_library import ABI_VERSIONS, PluginLibrary
-from rccltune.workload import CallSource, RecordingEnd, Workload, read_workload
+from rccltune.workload import Workload, read_workload
 
 TABLE = ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
 SIZES = st.integers(0, 2**40) | st.sampled_from([0, 1, 2**20, 2**61, 2**63, 2**64 - 1])
@@ -48,8 +48,8 @@ def test_every_call_is_counted_once(host: PluginLibrary, abi: int, asked: list[A
 
     rounded = Counter((c, n if n < 2**61 else 1 << (n.bit_length() - 1)) for c, n in asked)
     assert counted(found) == rounded
-    (one,) = found.recorders
-    assert (one.source, one.state, one.calls) == (CallSource.RECORD, RecordingEnd.WHOLE, len(asked))
+    (one,) = found.recordings
+    assert (one.source, one.is_finished, one.calls) == ("record", True, len(asked))
     assert found.scales in ((), (Scale(n_nodes=2, n_ranks=128),))
 
 
@@ -74,7 +74,7 @@ def test_threads_lose_nothing(host: PluginLibrary, tmp_path: Path) -> None:
 
     found = read_workload(path)
     assert found.calls == 8 * 500
-    assert len(found.recorders) == 8
+    assert len(found.recordings) == 8
     # One communicator, eight contexts: eight GPUs of one process.
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=8)) == 8
 
@@ -105,7 +105,7 @@ def test_a_communicator_that_is_never_destroyed_is_written_at_exit(
     assert _job(host, tmp_path / "record.csv", "left") == 0
 
     found = read_workload(tmp_path / "record.csv")
-    assert (found.calls, found.recorders[0].state) == (600, RecordingEnd.EXIT)
+    assert (found.calls, found.recordings[0].is_finished) == (600, True)
     assert [path.name for path in tmp_path.iterdir()] == ["record.csv"]
 
 
@@ -117,7 +117,7 @@ def test_of_a_rank_that_is_killed_a_snapshot_is_left(host: PluginLibrary, tmp_pa
     (part,) = tmp_path.glob("record.csv.*.part")
     found = read_workload(part)
     assert 344 <= found.calls <= 600
-    assert found.recorders[0].state is RecordingEnd.UNFINISHED
+    assert not found.recordings[0].is_finished
 
 
 @pytest.mark.parametrize("name", ["none/record.csv", "%x"])

@@ -14,12 +14,10 @@ from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.workload import (
     CallCount,
-    CallSource,
-    CommunicatorCalls,
-    RecordingEnd,
+    Recording,
     Workload,
-    merged_counts,
-    sum_of_workloads,
+    add_workloads,
+    merge_counts,
 )
 
 EIGHT = Scale(n_nodes=1, n_ranks=8)
@@ -48,18 +46,18 @@ def counts(draw: st.DrawFn) -> CallCount:
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     """What one rank recorded; no two drawn are of the same rank."""
-    rows = merged_counts(draw(st.lists(counts(), max_size=6)))
+    rows = merge_counts(draw(st.lists(counts(), max_size=6)))
     return Workload(
         counts=rows,
-        recorders=(recorder(next(_serial), sum(row.calls for row in rows)),),
+        recordings=(recorder(next(_serial), sum(row.calls for row in rows)),),
         aside=draw(st.dictionaries(st.sampled_from(["send", "alltoall"]), st.integers(1, 9))),
     )
 
 
-def recorder(pid: int, calls: int, **changes: object) -> CommunicatorCalls:
+def recorder(pid: int, calls: int, **changes: object) -> Recording:
     """Of a rank of its own."""
-    made = CommunicatorCalls(
-        source=CallSource.RECORD,
+    made = Recording(
+        source="record",
         host="n1",
         pid=pid,
         comm="00ab",
@@ -74,23 +72,23 @@ def recorder(pid: int, calls: int, **changes: object) -> CommunicatorCalls:
 @given(st.lists(workloads(), max_size=5), st.randoms(use_true_random=False))
 def test_totals_are_kept_in_any_order(parts: list[Workload], random: object) -> None:
     """Calls, bytes and ranks; shuffled parts give the same workload."""
-    whole = sum_of_workloads(parts)
+    whole = add_workloads(parts)
     other = list(parts)
     random.shuffle(other)  # type: ignore[attr-defined] # random.Random
 
-    assert sum_of_workloads(other) == whole
+    assert add_workloads(other) == whole
     assert whole.calls == sum(part.calls for part in parts)
     assert whole.total_nbytes == sum(part.total_nbytes for part in parts)
-    assert len(whole.recorders) == len(parts)
+    assert len(whole.recordings) == len(parts)
     assert sum(whole.aside.values()) == sum(sum(part.aside.values()) for part in parts)
 
 
 def test_the_same_recording_twice_is_refused() -> None:
     """Its calls would count twice."""
-    one = Workload(counts=(), recorders=(recorder(1, 0),))
+    one = Workload(counts=(), recordings=(recorder(1, 0),))
 
     with pytest.raises(CommandLineError, match="00ab"):
-        sum_of_workloads([one, one])
+        add_workloads([one, one])
 
 
 def test_a_snapshot_gives_way_to_the_whole() -> None:
@@ -103,11 +101,11 @@ def test_a_snapshot_gives_way_to_the_whole() -> None:
         calls=5,
         total_nbytes=320,
     )
-    whole = Workload(counts=(row,), recorders=(recorder(1, 5),))
+    whole = Workload(counts=(row,), recordings=(recorder(1, 5),))
     part = Workload(
         counts=(replace(row, calls=3, total_nbytes=192),),
-        recorders=(recorder(1, 3, state=RecordingEnd.UNFINISHED),),
+        recordings=(recorder(1, 3, is_finished=False),),
     )
 
-    assert sum_of_workloads([whole, part]) == sum_of_workloads([part, whole]) == whole
-    assert sum_of_workloads([part]) == part  # what is all that is left
+    assert add_workloads([whole, part]) == add_workloads([part, whole]) == whole
+    assert add_workloads([part]) == part  # what is all that is left

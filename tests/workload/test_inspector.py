@@ -19,7 +19,7 @@ from rccltune.model.errors import OutputError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.workload import read_workload, sum_of_workloads
+from rccltune.workload import add_workloads, read_workload
 
 Put = Callable[[str, str], Path]
 _DUMPS = Path(__file__).parent / "inspector"
@@ -85,13 +85,13 @@ _CALLED = {64 << k << 10: 1 + (8 if k % 2 == 0 else 0) for k in range(7)}
 
 def test_dumps_of_two_gpus() -> None:
     """Every call of both ranks at the size of nccl-tests' table, none missing."""
-    found = sum_of_workloads(
+    found = add_workloads(
         [read_workload(_DUMPS / f"all_gather-rank{rank}.jsonl") for rank in range(2)]
     )
     assert {one.nbytes: one.calls for one in found.counts} == {n: 2 * c for n, c in _CALLED.items()}
     assert {one.collective for one in found.counts} == {Collective.ALL_GATHER}
     assert found.ranks_at(Scale(n_nodes=1, n_ranks=2)) == 2
-    assert [one.missing for one in found.recorders] == [0, 0]
+    assert [one.missing for one in found.recordings] == [0, 0]
     assert (found.aside, found.cuts) == ({}, ())
 
 
@@ -108,7 +108,7 @@ def test_no_session_is_made_of_one(put: Put) -> None:
 def test_what_is_missing_shows_by_its_numbers(put: Put) -> None:
     """Numbers 2, 3 and 9 of one function: five are not there; another function counts apart."""
     text = dump(*(line(number=n) for n in (2, 9, 3)), line("Broadcast", number=7))
-    [recorder] = read_workload(put("a.log", text)).recorders
+    [recorder] = read_workload(put("a.log", text)).recordings
     assert recorder.missing == 5
     assert recorder.calls == 4
 
@@ -121,7 +121,7 @@ def test_sends_and_others_are_aside(put: Put) -> None:
     found = read_workload(put("a.log", dump(json.dumps(sent), line("AllGatherV"), line())))
     assert found.aside == {"send": 1}
     assert found.calls == 1
-    assert sum(one.unknown for one in found.recorders) == 1
+    assert sum(one.unknown for one in found.recordings) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rccltune.measure.workload_sizes import sizes_to_measure
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.savings import saving_of
-from rccltune.workload import CallCount, CallSource, CommunicatorCalls, Workload
+from rccltune.workload import CallCount, Recording, Workload
 
 NODE = Scale(n_nodes=1, n_ranks=64)
 
@@ -27,11 +27,11 @@ def count(nbytes: int, calls: int, scale: Scale = NODE) -> CallCount:
     )
 
 
-def ranks(n: int) -> tuple[CommunicatorCalls, ...]:
+def ranks(n: int) -> tuple[Recording, ...]:
     """So many processes, with a call each."""
     return tuple(
-        CommunicatorCalls(
-            source=CallSource.RECORD,
+        Recording(
+            source="record",
             host="n",
             pid=pid,
             comm="1",
@@ -79,7 +79,7 @@ def test_the_heaviest_sizes_are_kept(calls: dict[int, int]) -> None:
 
 def test_a_saving_is_of_one_rank() -> None:
     """640 calls of 64 ranks are 10 each: 10 × (30 - 20) µs of 300 µs; half the calls are known."""
-    work = Workload(counts=(count(1024, 640), count(7, 640)), recorders=ranks(64))
+    work = Workload(counts=(count(1024, 640), count(7, 640)), recordings=ranks(64))
 
     found = saving_of(
         work,
