@@ -5,14 +5,12 @@ Works without the rest of rccltune, as one file that is copied under another nam
 
     with rccltune.torch.step():
         loss = train(batch)
-    rccltune.torch.loss(loss)        # optional: kept once, so that runs of a job can be compared
 
 or, where there is an optimizer, ``rccltune.torch.watch(optimizer)``: a step then lasts from one
-``optimizer.step()`` to the next. At the end of the process one line of JSON says what was seen.
+``optimizer.step()`` to the next. Under ``rccltune job`` each process writes its times at its end.
 
 On a GPU a step's time is what CUDA events measure on the current stream, from the mark at its
-beginning to the mark at its end; nothing waits for them inside a step. Each process reports its
-own.
+beginning to the mark at its end; nothing waits for them inside a step.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import atexit
 import contextlib
 import importlib
 import json
-import math
 import os
 import platform
 import sys
@@ -30,16 +27,13 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-# What a mark may cost: two events and a few microseconds of Python, at most 1 % of this.
-_MARKED_EACH_S = 0.002
-# So many times say how often to mark.
-_TRIED = 16
 # A GPU may wait for a rank that is gone; at the end of the process nothing waits for it longer.
 _PATIENCE_S = 10.0
 # More times than this are thinned to every second one.
 _MOST = 4096
+# So many marks may wait for the GPU before it is asked.
 _WAITING = 64
-# Where "rccltune job" wants the line: %h is the host, %p the process.
+# Where "rccltune job" wants the times: %h is the host, %p the process.
 _FILE = "RCCLTUNE_JOB_STEPS"
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 # What rules may need (tests compare it with the catalog of variants): none of them loads code or
@@ -100,7 +94,6 @@ class Steps:
         self.n_steps = 0
         self.every = 1
         self._is_begun = False
-        self._is_tried = False
         self._is_done = False
         self._cuda: Any = None
         self._free: list[Any] = []
@@ -108,30 +101,27 @@ class Steps:
         self._start: Any = None
         self._waiting: deque[tuple[int, Any, Any]] = deque()
         self._times: list[tuple[int, float]] = []
-        self._loss: Any = None
 
     def __enter__(self) -> None:
         """A step begins."""
-        if self.n_steps % self.every == 0:
+        if not self._is_begun:
             self._begin()
+        if self.n_steps % self.every == 0:
             self._start = self._mark()
 
     def __exit__(self, *_: object) -> None:
         """End the step."""
-        if self._start is not None:
-            end = self._mark()
-            # Nothing is asked for while a graph is captured.
-            if end is not None:
-                self._waiting.append((self.n_steps, self._start, end))
-                if len(self._waiting) > _WAITING or not self._is_tried:
-                    self._collect()
-            self._start = None
+        end = None if self._start is None else self._mark()
+        # Nothing is asked for while a graph is captured.
+        if end is not None:
+            self._waiting.append((self.n_steps, self._start, end))
+            if len(self._waiting) > _WAITING:
+                self._collect()
+        self._start = None
         self.n_steps += 1
 
     def _begin(self) -> None:
         """At the first step: a job without torch has no GPU to time; its group may end before."""
-        if self._is_begun:
-            return
         self._is_begun = True
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():
@@ -175,23 +165,12 @@ class Steps:
             self._waiting.popleft()
             if taken > 0:
                 self._times.append((at, taken))
-        if not self._is_tried and len(self._times) >= _TRIED:
-            self._is_tried = True
-            # The shorter ones: the first steps compile and connect.
-            usual_s = sorted(taken for _, taken in self._times[:_TRIED])[_TRIED // 4] / 1e3
-            self.every = max(1, math.ceil(_MARKED_EACH_S / usual_s))
         if len(self._times) > _MOST:
             self.every *= 2
             self._times = [one for one in self._times if one[0] % self.every == 0]
 
-    def loss(self, value: Any) -> None:  # noqa: ANN401 - a tensor or a number
-        """Keep the first one; it is read at the end, so nothing waits for it here."""
-        # What is cloned into a graph is made anew by each replay.
-        if self._loss is None and not _is_capturing():
-            self._loss = value.detach().clone() if hasattr(value, "detach") else value
-
     def finish(self) -> dict[str, Any] | None:
-        """Say what was seen; once, at the end of the process if nobody does so before."""
+        """Write what was seen; once, at the end of the process if nobody does so before."""
         if self._is_done or not self._is_begun:
             return None
         self._is_done = True
@@ -201,27 +180,16 @@ class Steps:
             while self._waiting and time.monotonic() < until:
                 time.sleep(0.001)
                 self._collect()
-        loss = None
-        # Reading it would wait for the same GPU.
-        if self._loss is not None and not self._waiting:
-            with contextlib.suppress(Exception):  # no number, or a GPU that failed
-                loss = float(self._loss)
-        said = {
-            "rccltune": "steps",
-            "format": 1,
-            "host": platform.node(),
-            "pid": os.getpid(),
+        found = {
             "rank": self._rank[0],
             "ranks": self._rank[1],
             "clock": "host" if self._cuda is None else "cuda",
             "steps": self.n_steps,
             "every": self.every,
-            "at": [at for at, _ in self._times],
             "times_ms": [round(taken, 6) for _, taken in self._times],
-            "first_loss": loss if loss is not None and math.isfinite(loss) else None,
         }
-        _write(json.dumps(said))
-        return said
+        _write(found)
+        return found
 
 
 _STEPS = Steps()
@@ -250,13 +218,12 @@ def watch(optimizer: Any) -> None:  # noqa: ANN401 - torch has no types here
     optimizer.register_step_post_hook(ended)
 
 
-def loss(value: Any) -> None:  # noqa: ANN401 - a tensor or a number
-    """Keep the first step's loss, so that it can be seen whether two runs did the same."""
-    _STEPS.loss(value)
-
-
 def finish() -> dict[str, Any] | None:
-    """Write the line now, for processes that end without Python's own end (``os._exit``)."""
+    """Write the times now, for processes that end without Python's own end (``os._exit``).
+
+    Returns:
+        What is written, with or without ``rccltune job``; None where no step was marked.
+    """
     return _STEPS.finish()
 
 
@@ -322,14 +289,6 @@ def _needs(rules: Path) -> dict[str, str]:
     return found
 
 
-def _is_capturing() -> bool:
-    torch = sys.modules.get("torch")
-    # A build for the CPU has no such thing, and raises.
-    if torch is None or not torch.cuda.is_initialized():
-        return False
-    return bool(torch.cuda.is_current_stream_capturing())
-
-
 def _distributed() -> Any:  # noqa: ANN401 - torch has no types here
     """``torch.distributed`` where a process group is there, else None."""
     distributed = sys.modules.get("torch.distributed")
@@ -347,17 +306,16 @@ def _rank() -> tuple[int, int]:
     return int(rank), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _write(line: str) -> None:
-    """Into the job's file, or on stdout."""
+def _write(found: dict[str, Any]) -> None:
+    """Write into the job's file, where there is a job."""
     pattern = os.environ.get(_FILE)
-    if pattern:
-        with contextlib.suppress(OSError):  # a container without that folder: stdout then
-            name = pattern.replace("%h", platform.node()).replace("%p", str(os.getpid()))
-            Path(name).write_text(line + "\n", encoding="utf-8")
-            return
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+    if not pattern:
+        return
+    name = pattern.replace("%h", platform.node()).replace("%p", str(os.getpid()))
+    try:
+        Path(name).write_text(json.dumps(found) + "\n", encoding="utf-8")
+    except OSError as error:  # another host, or a container without that folder
+        _say(f"step times cannot be written: {error}")
 
 
 def _say(text: str) -> None:

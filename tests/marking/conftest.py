@@ -23,6 +23,7 @@ def run(tmp_path: Path, repository: Path) -> Run:
         # Of the system: in our own environment the rest of rccltune would be found.
         python = torch_python() if "import torch" in program else sys._base_executable
         environment = {n: v for n, v in os.environ.items() if not n.startswith("RCCLTUNE_")}
+        environment["RCCLTUNE_JOB_STEPS"] = str(tmp_path / "steps-%h-%p.json")
         return subprocess.run(
             [python, "job.py"],
             cwd=tmp_path,

@@ -7,8 +7,10 @@ the thread captures a graph break the capture. Real events were tried at de9b49c
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from copied import Run, lines
+from copied import Run, written
 
 # A GPU whose work is done when `gpu.done` says so: a step is 3 ms of its own clock.
 GPU = """
@@ -59,55 +61,40 @@ def step(ms=3.0):
 """
 
 
-def test_steps_are_what_events_measure(run: Run) -> None:
-    """Twelve steps of 3 ms of the GPU's clock, by events that are used again."""
-    done = run(GPU + "for _ in range(12): step()\nprint('events', gpu.n_events)")
-    [said] = lines(done.stdout)
+def test_steps_are_what_events_measure(run: Run, tmp_path: Path) -> None:
+    """Hundred steps of 3 ms of the GPU's clock, by events that are used again."""
+    done = run(GPU + "for _ in range(100): step()\nprint('events', gpu.n_events)")
+    said = written(tmp_path)
     assert said["clock"] == "cuda"
-    assert said["times_ms"] == pytest.approx([3.0] * 12)
-    assert "events 2" in done.stdout
+    assert said["times_ms"] == pytest.approx([3.0] * 100)
+    assert "events 130" in done.stdout
 
 
-def test_short_steps_of_a_gpu_are_marked_by_its_own_time(run: Run) -> None:
-    """Steps of 0.5 ms that a host queues faster than they run: every fourth, not every hundredth."""
-    done = run(GPU + "for _ in range(400): step(0.5)")
-    [said] = lines(done.stdout)
-    assert said["every"] == 4
-    assert 96 + 12 <= len(said["at"]) <= 96 + 20
-
-
-def test_a_gpu_that_never_comes_is_not_waited_for(run: Run) -> None:
+def test_a_gpu_that_never_comes_is_not_waited_for(run: Run, tmp_path: Path) -> None:
     """A rank is gone and the others' kernels wait for ever: the process ends all the same."""
     done = run(
         GPU + "mark._PATIENCE_S = 0.2\n"
-        "class Loss:\n"
-        "    def detach(self): return self\n"
-        "    def clone(self): return self\n"
-        "    def __float__(self): raise SystemExit('read from a GPU that never comes')\n"
         "for _ in range(5): step()\n"
-        "mark.loss(Loss())\n"
         "gpu.stuck = True\n"
         "for _ in range(5): step()\n"
         "sys.exit('rank 1 is gone')"
     )
     assert done.returncode == 1
-    [said] = lines(done.stdout)
-    assert (said["steps"], said["at"], said["first_loss"]) == (10, [0, 1, 2, 3, 4], None)
+    said = written(tmp_path)
+    assert (said["steps"], said["times_ms"]) == (10, [3.0] * 5)
     assert done.stderr.strip() == "rank 1 is gone"
 
 
-def test_a_capture_is_left_alone(run: Run) -> None:
+def test_a_capture_is_left_alone(run: Run, tmp_path: Path) -> None:
     """A graph that is captured inside a step is no part of its marks; nor is one begun in a step."""
     done = run(
         GPU + "gpu.done = False\nfor _ in range(80): step()\ngpu.done = True\n"
-        "class Loss:\n"
-        "    def detach(self): raise AssertionError('cloned into a graph')\n"
-        "gpu.capturing = True\nstep()\nmark.loss(Loss())\ngpu.capturing = False\n"
+        "gpu.capturing = True\nstep()\ngpu.capturing = False\n"
         "with mark.step():\n    gpu.capturing = True\n"
         "gpu.capturing = False\n"
         "step()"
     )
     assert done.returncode == 0, done.stderr
-    [said] = lines(done.stdout)
+    said = written(tmp_path)
     assert said["steps"] == 83
-    assert said["at"] == [*range(80), 82]
+    assert len(said["times_ms"]) == 81

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from copied import Run, lines
+from copied import Run, written
 
 from rccltune.rules.provenance import harmless, is_harmless
 
@@ -16,34 +15,30 @@ import sys, time, rccltune_torch as mark
 for n in range(int({n})):
     with mark.step():
         time.sleep({s})
-    mark.loss(2.5 if n == 0 else 1.0)
 print("job is done")
 """
 
 
-def test_steps_are_timed_and_said_once_at_the_end(run: Run) -> None:
-    """Twelve sleeps of 20 ms are twelve times of at least 20 ms, on one line behind the output."""
+def test_steps_are_timed_and_written_at_the_end(run: Run, tmp_path: Path) -> None:
+    """Twelve sleeps of 20 ms are twelve times of at least 20 ms; the job's output stays its own."""
     done = run(LOOP.format(n=12, s=0.02), RANK="3", WORLD_SIZE="8")
-    assert done.returncode == 0, done.stderr
-    [said] = lines(done.stdout)
-    assert done.stdout.splitlines()[0] == "job is done"
+    assert (done.stdout, done.stderr) == ("job is done\n", "")
+    said = written(tmp_path)
     assert (said["steps"], said["every"], said["rank"], said["ranks"]) == (12, 1, 3, 8)
-    assert said["at"] == list(range(12))
-    assert all(20 <= taken < 200 for taken in said["times_ms"])
-    assert said["first_loss"] == 2.5
+    assert len(said["times_ms"]) == 12
+    assert all(taken >= 20 for taken in said["times_ms"])
     assert said["clock"] == "host"
 
 
-def test_short_steps_are_marked_now_and_then(run: Run) -> None:
-    """Below 2 ms only every k-th: of steps of about 0.5 ms every fourth or so, and all counted."""
-    done = run(LOOP.format(n=2000, s=0.0004))
-    [said] = lines(done.stdout)
-    assert said["steps"] == 2000
-    assert 2 <= said["every"] <= 5
-    assert len(said["times_ms"]) < 2000 / said["every"] + 20
+def test_many_steps_are_thinned(run: Run, tmp_path: Path) -> None:
+    """Above 4096 times every second one stays, so that no job runs out of memory by its marks."""
+    run(LOOP.format(n=10_000, s=0))
+    said = written(tmp_path)
+    assert (said["steps"], said["every"]) == (10_000, 4)
+    assert len(said["times_ms"]) <= 4096
 
 
-def test_an_optimizer_marks_steps(run: Run) -> None:
+def test_an_optimizer_marks_steps(run: Run, tmp_path: Path) -> None:
     """From one optimizer.step() to the next: five calls are four steps."""
     done = run(
         "import torch, rccltune_torch as mark\n"
@@ -55,41 +50,14 @@ def test_an_optimizer_marks_steps(run: Run) -> None:
         "    optimizer.step()\n"
     )
     assert done.returncode == 0, done.stderr
-    assert lines(done.stdout)[0]["steps"] == 4
+    assert written(tmp_path)["steps"] == 4
 
 
-def test_no_step_is_no_line(run: Run) -> None:
-    """A job that imports the module and marks nothing prints nothing of it."""
-    assert lines(run("import rccltune_torch").stdout) == []
-
-
-def test_the_line_goes_where_a_job_wants_it(run: Run, tmp_path: Path) -> None:
-    """Into a file of the process, and on stdout where that cannot be written."""
-    done = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS=f"{tmp_path}/steps-%h-%p.json")
-    assert lines(done.stdout) == []
-    [file] = tmp_path.glob("steps-*.json")
-    assert json.loads(file.read_text())["steps"] == 2
-    other = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS="/proc/nowhere/steps-%p.json")
-    assert lines(other.stdout)[0]["steps"] == 2
-
-
-def test_a_mark_costs_at_most_one_percent_of_two_milliseconds(run: Run) -> None:
-    """20 µs of processor time, by the fastest of some blocks of 1000 marks.
-
-    Events of a GPU cost more than this clock; docs/job.md says what they cost.
-    """
-    done = run(
-        "import time, rccltune_torch as mark\n"
-        "mark._MARKED_EACH_S = 0\n"
-        "def block():\n"
-        "    start = time.process_time()\n"
-        "    for _ in range(1000):\n"
-        "        with mark.step():\n            pass\n"
-        "    return time.process_time() - start\n"
-        "print('each', min(block() for _ in range(9)) / 1000)\n"
-    )
-    each = next(line for line in done.stdout.splitlines() if line.startswith("each"))
-    assert float(each.split()[1]) < 0.01 * 0.002
+def test_times_that_cannot_be_written_stop_no_job(run: Run) -> None:
+    """Of another host, say: it is told."""
+    done = run(LOOP.format(n=2, s=0.001), RCCLTUNE_JOB_STEPS="/proc/nowhere/steps-%p.json")
+    assert done.returncode == 0
+    assert "step times cannot be written" in done.stderr
 
 
 CPX = "rccl_tuner_gfx942_cpx-nps4.csv"
