@@ -44,14 +44,14 @@ def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
     """
     from rccltune.analyse.fit import fit_session
     from rccltune.model.schema import to_plain
-    from rccltune.transferbench import ceilings, take_rates
+    from rccltune.transferbench import find_ceilings, keep_rates
 
     console.say(f"Session: {session}")
     if transferbench is not None:
-        take_rates(session, transferbench, reporter=console)
+        keep_rates(session, transferbench, reporter=console)
     done = fit_session(session, reporter=console, again=True)
     console.warn(done.warnings)
-    limit = ceilings(done)
+    limit = find_ceilings(done)
     lines = [_text(done, console), *(["", *ceiling_lines(limit)] if limit else [])]
     if len({curve.key.scale for curve in done.curves}) > 1:
         lines += ["", steps_text(done.separations)]

@@ -12,7 +12,7 @@ from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.model.curves import Separation
-    from rccltune.transferbench import Ceiling, Ceilings, LinkRates
+    from rccltune.transferbench import Ceilings
 
 
 _APART = (
@@ -55,43 +55,25 @@ def transferbench_option(command: F) -> F:
 
 def ceiling_lines(found: Ceilings) -> list[str]:
     """The ceiling, and what reached how much of it."""
-    lines = [_head(found)]
-    if found.known:
+    rates = [link.gb_per_s for link in found.rates.links.values()]
+    simulated = "SIMULATED " if found.rates.simulated else ""
+    head = f"{simulated}Ceiling in GB/s of bus bandwidth, from {len(rates)} links"
+    lines = [f"{head} at {min(rates):.3f} to {max(rates):.3f} GB/s (TransferBench)"]
+    if found.targets:
         columns = ("collective", "scale", "ceiling", "slowest link", "best", "at", "with", "of it")
         rows = (
             (
                 one.target.collective.value,
                 str(one.target.scale),
                 f"{one.gb_per_s:.1f}",
-                _product(one),
-                f"{one.best.gb_per_s:.1f}",
-                format_size(one.best.nbytes),
-                str(one.best.setting),
+                f"{one.n_links} x {one.slowest.gb_per_s:.3f}, {one.slowest}",
+                f"{one.reached_gb_per_s:.1f}",
+                format_size(one.nbytes),
+                str(one.setting),
                 f"{one.fraction:.2f}",
             )
-            for one in found.known
+            for one in found.targets
         )
         lines.append(table(columns, rows, numeric=(2, 4, 5, 7)))
     lines += [f"no ceiling for {said}" for said in found.without]
     return lines
-
-
-def _product(one: Ceiling) -> str:
-    return f"{one.n_links} x {one.slowest.gb_per_s:.3f}, {one.slowest}"
-
-
-def _head(found: Ceilings) -> str:
-    rates = found.rates
-    slowest = min(link.gb_per_s for link in rates.links)
-    fastest = max(link.gb_per_s for link in rates.links)
-    simulated = "SIMULATED " if rates.simulated else ""
-    return (
-        f"{simulated}Ceiling in GB/s of bus bandwidth, from {len(rates.links)} links at "
-        f"{slowest:.3f} to {fastest:.3f} GB/s ({_origin(rates)})"
-    )
-
-
-def _origin(rates: LinkRates) -> str:
-    version = f" {rates.version}" if rates.version else ""
-    copies = f", copies of {format_size(rates.nbytes)}" if rates.nbytes else ""
-    return f"TransferBench{version}{copies}, {rates.source}"

@@ -24,7 +24,7 @@ from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import plan, runs, store
 from rccltune.session.place import stored_place
 from rccltune.session.runs import Run
-from rccltune.transferbench import Ceilings, ceilings
+from rccltune.transferbench import Ceilings, find_ceilings
 from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verdict_store import (
     FailedVerification,
@@ -175,7 +175,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     return SessionContents(
         done=done,
         choice=choice,
-        limits=ceilings(done),
+        limits=find_ceilings(done),
         runs=measured,
         imported=store.imported_files(folder),
         files=tuple(made),

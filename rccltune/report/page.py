@@ -41,7 +41,7 @@ from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session import files
 from rccltune.session.place import PLACE_FILE
 from rccltune.session.runs import Run
-from rccltune.transferbench import CEILING_FILE
+from rccltune.transferbench import RATES_FILE
 from rccltune.verify.verdict_store import verdict_files
 
 REPORT_FILE: Final = "report.html"
@@ -381,13 +381,13 @@ def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     for name, value, source in known:
         if value:
             yield name, str(value), source
-    for one in shown.limits.known if shown.limits else ():
+    for one in shown.limits.targets if shown.limits else ():
         said = (
             f"{one.gb_per_s:.1f} GB/s = {one.n_links} × {one.slowest.gb_per_s:.3f} "
-            f"({one.slowest}); reached {one.best.gb_per_s:.1f} GB/s at "
-            f"{format_size(one.best.nbytes)} with {one.best.setting}"
+            f"({one.slowest}); reached {one.reached_gb_per_s:.1f} GB/s at "
+            f"{format_size(one.nbytes)} with {one.setting}"
         )
-        yield f"ceiling of {one.target.collective.value}", said, CEILING_FILE
+        yield f"ceiling of {one.target.collective.value}", said, RATES_FILE
 
 
 def _some(names: tuple[str, ...]) -> str:

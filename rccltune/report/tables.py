@@ -268,11 +268,11 @@ def _verdicts(
 
 
 def _ceilings(shown: SessionContents) -> Iterator[dict[str, Any]]:
-    for one in shown.limits.known if shown.limits else ():
+    for one in shown.limits.targets if shown.limits else ():
         if busbw_factor(one.target.collective, one.target.scale.n_ranks) > 0:
             words = (
                 f"ceiling {one.gb_per_s:.4g} GB/s = {one.n_links} × "
                 f"{one.slowest.gb_per_s:.4g} ({one.slowest}), "
-                f"reached {one.fraction:.2f} at {format_size(one.best.nbytes)}"
+                f"reached {one.fraction:.2f} at {format_size(one.nbytes)}"
             )
             yield {"panel": target_words(one.target), "busbw": one.gb_per_s, "words": words}

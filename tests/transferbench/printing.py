@@ -38,6 +38,16 @@ def square(rows: Sequence[Sequence[float]]) -> tuple[tuple[float | None, ...], .
     return tuple((*row[:i], None, *row[i:]) for i, row in enumerate(rows))
 
 
+def links_of(rates: Rates) -> dict[tuple[int, int], float]:
+    """The rates by source and target."""
+    return {
+        (a, b): rate
+        for a, row in enumerate(rates)
+        for b, rate in enumerate(row)
+        if rate is not None
+    }
+
+
 def columns_form(rates: Rates, *, separator: str = " ", nic: float | None = None) -> str:
     """As releases up to 1.62 print it; a comma with OUTPUT_TO_CSV=1.
 

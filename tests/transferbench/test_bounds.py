@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from printing import MI300X, MI350X, square
+from printing import MI300X, MI350X, Rates, links_of, square
 from wording import lacks
 
 from rccltune.model.settings import BASELINE, Mode, Scale, Target
 from rccltune.model.vocabulary import TUNABLE, Collective, busbw_factor
-from rccltune.transferbench import Ceiling, LinkRates, Reached, read_rates
+from rccltune.transferbench import Ceiling, LinkRate, LinkRates, read_rates
 from rccltune.transferbench import ceiling_of as ceiling_of_target
 from rccltune.transferbench import why_no_ceiling as why_no_ceiling_of_target
 
 AR = Collective.ALL_REDUCE
 EIGHT = Scale(n_nodes=1, n_ranks=8)
-NODE = LinkRates(rates=square(MI300X))
 BOUND = (*TUNABLE, Collective.ALLTOALL)
+
+
+def link_rates(rates: Rates) -> LinkRates:
+    """Of rows with a figure for each target, None to itself."""
+    links = {
+        (a, b): LinkRate(source=a, target=b, gb_per_s=rate)
+        for (a, b), rate in links_of(rates).items()
+    }
+    return LinkRates(n_devices=len(rates), links=links)
+
+
+NODE = link_rates(square(MI300X))
 
 
 def target(collective: Collective, scale: Scale) -> Target:
@@ -31,8 +43,8 @@ def ceiling_of(
     rates: LinkRates, collective: Collective, scale: Scale, devices: Sequence[int] = ()
 ) -> Ceiling:
     """The ceiling, whatever reached it."""
-    best = Reached(1.0, BASELINE, 1)
-    return ceiling_of_target(rates, target(collective, scale), best, devices=devices)
+    used = devices or range(rates.n_devices)
+    return ceiling_of_target(rates, target(collective, scale), used, (1.0, 1, BASELINE))
 
 
 def why_no_ceiling(
@@ -43,20 +55,22 @@ def why_no_ceiling(
     mode: Mode | None = None,
 ) -> str | None:
     """Why not."""
-    one = target(collective, scale)
-    return why_no_ceiling_of_target(rates, one, devices=devices, mode=mode)
+    used = devices or range(rates.n_devices)
+    return why_no_ceiling_of_target(rates, target(collective, scale), used, mode=mode)
 
 
 def even(n: int, rate: float = 50.0) -> LinkRates:
     """n devices, every link alike."""
-    return LinkRates(rates=square([[rate] * (n - 1)] * n))
+    return link_rates(square([[rate] * (n - 1)] * n))
 
 
 def with_link(rates: LinkRates, source: int, target: int, rate: float | None) -> LinkRates:
-    """The same with another figure for one link."""
-    rows = [list(row) for row in rates.rates]
-    rows[source][target] = rate
-    return LinkRates(rates=tuple(map(tuple, rows)))
+    """The same with another figure for one link, or without it."""
+    links = dict(rates.links)
+    del links[source, target]
+    if rate is not None:
+        links[source, target] = LinkRate(source=source, target=target, gb_per_s=rate)
+    return replace(rates, links=links)
 
 
 class TestTheArticle:
@@ -92,7 +106,7 @@ def test_another_node_goes_a_little_beyond_it() -> None:
 
     What eight compute units copy is not all that a link carries: docs/machine.md.
     """
-    found = ceiling_of(LinkRates(rates=square(MI350X)), AR, EIGHT)
+    found = ceiling_of(link_rates(square(MI350X)), AR, EIGHT)
     assert found.gb_per_s == pytest.approx(7 * 50.684)
     assert 366.58 / found.gb_per_s == pytest.approx(1.033, abs=0.001)
 
@@ -122,9 +136,9 @@ class TestWhereItBoundsNothing:
         devices = (1, 2, 4, 6)
         assert why_no_ceiling(NODE, AR, four, devices=devices) is None
         found = ceiling_of(NODE, AR, four, devices=devices)
-        among = [NODE.rates[a][b] for a in devices for b in devices if a != b]
+        among = [NODE.links[a, b].gb_per_s for a in devices for b in devices if a != b]
         assert found.n_links == 3
-        assert found.slowest.gb_per_s == min(rate for rate in among if rate is not None)
+        assert found.slowest.gb_per_s == min(among)
 
     def test_another_number_of_ranks(self) -> None:
         """Without devices nobody knows which links they use."""

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from printing import MI300X, MI350X, Rates, columns_form, cut, framed_form, square
+from printing import MI300X, MI350X, Rates, columns_form, cut, framed_form, links_of, square
 
 from rccltune.model.errors import OutputError
-from rccltune.transferbench import read_rates
+from rccltune.transferbench import LinkRates, read_rates
 
 FORMS: dict[str, Callable[[Rates], str]] = {
     "columns": columns_form,
@@ -21,12 +21,16 @@ FORMS: dict[str, Callable[[Rates], str]] = {
 }
 
 
+def rates_of(found: LinkRates) -> dict[tuple[int, int], float]:
+    """Figures alone."""
+    return {where: link.gb_per_s for where, link in found.links.items()}
+
+
 def test_the_articles_own_output(article: Path) -> None:
-    """Every figure of the whole text, and what its first lines say of how it was measured."""
+    """Every figure of the whole text."""
     text = article.read_text(encoding="utf-8")
     found = read_rates(text, "article")
-    assert found.rates == square(MI300X)
-    assert (found.version, found.nbytes) == ("1.60.00", 64 * 2**20)
+    assert rates_of(found) == links_of(square(MI300X))
     assert not found.simulated
 
 
@@ -51,17 +55,14 @@ def _sums(text: str) -> dict[str, float]:
 @pytest.mark.parametrize("rows", [MI300X, MI350X])
 def test_published_figures_in_each_form(form: str, rows: tuple[tuple[float, ...], ...]) -> None:
     """All 56 links, to the third decimal."""
-    assert read_rates(FORMS[form](square(rows)), "x").rates == square(rows)
+    assert rates_of(read_rates(FORMS[form](square(rows)), "x")) == links_of(square(rows))
 
 
 @pytest.mark.parametrize("printed", [{}, {"framed": False}, {"framed": False, "separator": ","}])
 def test_the_newer_table_has_two_decimals(printed: dict[str, Any]) -> None:
     """The same links, rounded: in its frame, without it, with commas."""
     found = read_rates(framed_form(square(MI300X), **printed), "x")
-    assert found.version == "1.66.02"
-    for row, read in zip(square(MI300X), found.rates, strict=True):
-        for rate, seen in zip(row, read, strict=True):
-            assert (rate is None and seen is None) or seen == pytest.approx(rate, abs=0.00501)
+    assert rates_of(found) == pytest.approx(links_of(square(MI300X)), abs=0.00501)
 
 
 @given(
@@ -78,9 +79,7 @@ def test_any_square_reads_back(thousandths: list[list[int | None]], form: str) -
     """Missing links included; what a device copies to itself (A2A_LOCAL=1) is no link."""
     rates = [[None if x is None else x / 1000 for x in row] for row in thousandths]
     found = read_rates(FORMS[form](rates), "x")
-    assert found.rates == tuple(
-        tuple(None if i == j else rate for j, rate in enumerate(row)) for i, row in enumerate(rates)
-    )
+    assert rates_of(found) == {(a, b): rate for (a, b), rate in links_of(rates).items() if a != b}
 
 
 class TestDamage:
@@ -96,53 +95,39 @@ class TestDamage:
 
     def test_nothing_of_it(self) -> None:
         """A log of something else."""
-        self.refused("hello\n", r"no table of links.*SRC\\DST")
-
-    def test_an_error_of_the_program(self) -> None:
-        """Its own words."""
-        self.refused(
-            "TransferBench v1.60.00\n[ERROR] Cannot use 9 GPUs.  Detected 8 GPUs\n",
-            "Cannot use 9 GPUs",
-        )
+        self.refused("hello\n", r"0 tables of links.*SRC\\DST")
 
     def test_the_other_preset(self) -> None:
         """One link at a time, and a table of CPUs too."""
         text = "SRC+EXE\\DST    CPU 00    GPU 00\nGPU 00  ->  55.47  2132.28\n"
         text += "     SRC\\DST    CPU 00    GPU 00\nGPU 00  ->  55.47  N/A\n"
-        self.refused(text, "no table of links")
+        self.refused(text, "0 tables of links")
 
     def test_the_end_is_missing(self) -> None:
         """A disk that was full."""
         text = cut(columns_form(square(MI300X)), "GPU 05")
-        self.refused(text, r"rows of 8 devices there are \[0, 1, 2, 3, 4\]", 11)
+        self.refused(text, r"8 devices with the rows \[0, 1, 2, 3, 4\]", 6)
 
     def test_a_row_that_lost_a_figure(self) -> None:
         """Columns would shift."""
         text = columns_form(square(MI300X)).replace("   45.543  ", "")
-        self.refused(text, "row GPU 01 has 9 figures under 10 columns", 8)
+        self.refused(text, "a row of 9 figures under 10 columns", 8)
 
     @pytest.mark.parametrize("word", ["0.000", "nan", "inf", "-1.000", "45"])
     def test_no_rate(self, word: str) -> None:
         """Zero is a link that failed, and no speed."""
         text = columns_form(square(MI300X)).replace("45.543", word)
-        self.refused(text, f"'{word}' is no rate", 8)
-
-    def test_a_figure_that_was_changed(self) -> None:
-        """The printed sum of the row betrays it."""
-        text = columns_form(square(MI300X)).replace("45.543", "46.543")
-        self.refused(text, "sum to 326.04. and not to 325.04", 8)
+        self.refused(text, f"'{word}', which is no rate", 8)
 
     def test_two_runs_in_one_file(self) -> None:
         """Which one counts is for the user to say."""
         once = columns_form(square(MI300X))
-        self.refused(once + once, "several tables", len(once.splitlines()) + 6)
+        self.refused(once + once, "2 tables")
 
     def test_no_copies(self) -> None:
         """Writing alone is faster than what a collective does."""
         once = columns_form(square(MI300X))
         self.refused(once.replace("1 Read(s)", "0 Read(s)"), "read or write only")
-        listed = "A2A_MODE             =            2 : Write-Only\n"
-        self.refused(listed + once.replace("[1 Read(s) 1 Write(s)]", ""), "read or write only")
 
     def test_several_hosts(self) -> None:
         """Averages and extremes over hosts are not the links of one."""
