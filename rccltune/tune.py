@@ -24,7 +24,7 @@ from rccltune.model import defaults
 from rccltune.model.brief import brief
 from rccltune.model.errors import VerificationError
 from rccltune.model.measurement import Notice
-from rccltune.model.reporter import Reporter
+from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import LL128_FORCED
 from rccltune.session.files import write_atomically
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 Options: TypeAlias = "Callable[[FitResult], ChoiceOptions]"
 _FIGURES: Final = "plots"
 _GATED: Final = "gfx942"
+# Seconds that figures and a page roughly take; with a second session they are drawn thrice at most.
+_SHOWING_S: Final = 3.0
+_N_SHOWN: Final = 3
 _AFTER_THE_SWEEP: Final = (
     "rccltune.session.rows",
     "rccltune.rules.emission",
@@ -136,31 +139,42 @@ def tune(
     Raises:
         RccltuneError: as of each step.
     """
+    from rccltune.verify.duration import expected_s
+
     importing = Thread(target=_import_what_follows, daemon=True)
     importing.start()
+    showing_s = _SHOWING_S * (1 if forced is None else _N_SHOWN)
+    other_s = 0.0
+    if forced is not None:
+        other_s = forced.expected_s + expected_s(forced)
+        forced.measuring.name = forced.folder.name
 
-    def proven(session: PreparedPerfSweep, site: _Proof | None = None) -> _Proof:
+    def proven(session: PreparedPerfSweep, behind_s: float, site: _Proof | None = None) -> _Proof:
         with signals.interruptible(), session.measuring.closing():
+            session.measuring.after_s = behind_s + expected_s(session)
             swept = measure_with_perf(
                 session, reporter=reporter, command=command, force=force, stays=True
             )
+            session.measuring.after_s = behind_s
             importing.join()
             return _proven(session, swept, options, reporter, site)
 
-    proof = proven(prepared)
-    done = _reported(proof, reporter, confirms)
+    proof = proven(prepared, other_s + showing_s)
+    done = _reported(proof, reporter, confirms, other_s + showing_s)
     left_s = prepared.measuring.left_s()
     if forced is None or (left_s is not None and left_s <= 0):
         return done
     forced.measuring.budget_s = left_s
     reporter.say(f"Session: {forced.folder}, with {'='.join(LL128_FORCED)}")
-    other_proof = proven(forced, proof)
-    other = _reported(other_proof, reporter, confirms)
+    other_proof = proven(forced, showing_s, proof)
+    other = _reported(other_proof, reporter, confirms, showing_s)
     if not other_proof.is_better:
         return replace(done, forced=other)
     write_atomically(done.exports, other.exports.read_text(encoding="utf-8"))
     # The page says which rules the exports name.
-    return replace(done, forced=other, is_forced_better=True, report=_shown(done.folder, reporter))
+    return replace(
+        done, forced=other, is_forced_better=True, report=_shown(done.folder, reporter, _SHOWING_S)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +218,7 @@ def _proven(
     except VerificationError:
         prepared.measuring.close()
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        page = _shown(prepared.folder, reporter)
+        page = _shown(prepared.folder, reporter, _SHOWING_S)
         reporter.say(f"The page that says why nothing is proven: {page.path}")
         raise
     if site is None or proof.verified is None:
@@ -222,7 +236,9 @@ def _proven(
     return replace(proof, is_better=better)
 
 
-def _reported(proof: _Proof, reporter: Reporter, confirms: SiteRequest | None) -> TuneResult:
+def _reported(
+    proof: _Proof, reporter: Reporter, confirms: SiteRequest | None, left_s: float
+) -> TuneResult:
     """The last word of rccl-tests, figures and page: no rank is left that they would disturb."""
     from rccltune.session.samples import bring_up_to_date
     from rccltune.verify.verification import confirm_rules
@@ -234,7 +250,7 @@ def _reported(proof: _Proof, reporter: Reporter, confirms: SiteRequest | None) -
         try:
             verified = confirm_rules(request, verified, site, reporter)
         except VerificationError:
-            page = _shown(folder, reporter)
+            page = _shown(folder, reporter, _SHOWING_S)
             reporter.say(f"The page that says why nothing is proven: {page.path}")
             raise
     return TuneResult(
@@ -244,7 +260,7 @@ def _reported(proof: _Proof, reporter: Reporter, confirms: SiteRequest | None) -
         verified=(verified,) if verified else (),
         exports=proof.emitted.environment_path or folder,
         figures=folder / _FIGURES,
-        report=_shown(folder, reporter),
+        report=_shown(folder, reporter, left_s),
         simulated=site.node is not None,
         runner=site.fingerprint.runner,
     )
@@ -255,12 +271,13 @@ def _import_what_follows() -> None:
         importlib.import_module(name)
 
 
-def _shown(folder: Path, reporter: Reporter) -> WrittenPage:
-    """Figures, and the page."""
+def _shown(folder: Path, reporter: Reporter, left_s: float) -> WrittenPage:
+    """Figures, and the page; with what is behind them they roughly take so long."""
     from rccltune.report.page import report_session
     from rccltune.report.plots import plot_session
 
     where = folder / _FIGURES
+    reporter.progress(Progress(what="drawing figures", done=0, of=1, left_s=left_s))
     plot_session(
         folder,
         reporter=reporter,

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rccltune.cli.console import DEFAULT_SESSION, Console, common, styled, table
+from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FILE, FOLDER
+from rccltune.cli.progress import shown_progress
 from rccltune.cli.sweep_options import sweep_options
-from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model.vocabulary import JoinedLines, format_last, format_size, format_span, join_lines
 
 if TYPE_CHECKING:
     from rccltune.check.bound import CheckedRule, CheckResult, RulesToCheck
-
-_COLORS = {"holds": "green", "no longer wins": "red", "wrong results": "red", "fails": "red"}
 
 
 @verb("check")
@@ -61,7 +59,7 @@ def check(
     wanted = _wanted(console, where, rules, options)
     with shown_progress(console) as reporter:
         done = run_check(wanted, quick=quick, reporter=reporter)
-    console.result(done, text_of(done, color=console.color))
+    console.result(done, text_of(done))
     context.exit(done.exit_code)
 
 
@@ -92,7 +90,7 @@ def _wanted(
     )
 
 
-def text_of(done: CheckResult, *, color: bool) -> JoinedLines:
+def text_of(done: CheckResult) -> JoinedLines:
     """What differs, a row a rule, and what follows."""
     from rccltune.check.bound import Standing
 
@@ -100,7 +98,7 @@ def text_of(done: CheckResult, *, color: bool) -> JoinedLines:
     lines += [f"Not compared: {one}" for one in done.unknown]
     if done.rules:
         names = ("collective", "from", "to", "setting", "now", "verified", "standing")
-        rows = [_row(one, color=color) for one in done.rules]
+        rows = [_row(one) for one in done.rules]
         lines += [table(names, rows, numeric=(1, 2)), *_reasons(done.rules)]
         n_holding = sum(one.standing is Standing.HOLDS for one in done.rules)
         of_all = f"{n_holding} of {len(done.rules)} rules hold"
@@ -120,7 +118,7 @@ def text_of(done: CheckResult, *, color: bool) -> JoinedLines:
     return join_lines(lines)
 
 
-def _row(one: CheckedRule, *, color: bool) -> tuple[str, ...]:
+def _row(one: CheckedRule) -> tuple[str, ...]:
     return (
         one.rule.collective.value,
         format_size(one.rule.min_nbytes),
@@ -128,7 +126,7 @@ def _row(one: CheckedRule, *, color: bool) -> tuple[str, ...]:
         str(one.rule.setting),
         str(one.gain) if one.gain else "–",
         f"{one.verified.value:.2f}x" if one.verified else "–",
-        styled(one.standing.value, _COLORS.get(one.standing.value) if color else None),
+        one.standing.value,
     )
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from rccltune.cli.console import Console, common, styled, table
+from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
 from rccltune.cli.options import FILE, FOLDER, PERCENT
+from rccltune.cli.progress import shown_progress
 from rccltune.cli.sweep_options import sweep_option, sweep_options
-from rccltune.cli.sweep_perf import shown_progress
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
@@ -31,9 +31,6 @@ def _sides(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[Com
     words = ("site", "idle", "torch", *(spec.name for spec in load_catalog().specs[1:]))
     found = [CompletionItem(word) for word in words if word.startswith(begun)]
     return found or [CompletionItem(begun, type="file")]
-
-
-_COLORS = {"faster": "green", "slower": "red", "wrong": "red", "failed": "red"}
 
 
 @verb("compare")
@@ -177,7 +174,7 @@ def compare(
             _show_bits(console, asked, context)
         done = _measured(console, asked)
     # What was measured is shown even where a file cannot be written.
-    console.result(done, text_of(done, color=console.color))
+    console.result(done, text_of(done))
     if done.folder is not None:
         from rccltune.report.compared import draw
 
@@ -259,7 +256,7 @@ def _write(path: Path, text: str) -> None:
     write_atomically(path, text)
 
 
-def text_of(done: ComparisonResult, *, color: bool) -> JoinedLines:
+def text_of(done: ComparisonResult) -> JoinedLines:
     """What was found, by ranges of sizes."""
     from rccltune.compare.reasons import ran_words
 
@@ -269,7 +266,7 @@ def text_of(done: ComparisonResult, *, color: bool) -> JoinedLines:
             one.collective,
             format_size(one.min_nbytes),
             format_size(one.max_nbytes),
-            styled(one.verdict.value, _COLORS.get(one.verdict.value) if color else None),
+            one.verdict.value,
             one.ratio,
             ran_words(one.a_ran),
             ran_words(one.b_ran),

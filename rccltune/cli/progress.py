@@ -1,27 +1,63 @@
-"""Progress of launches: a bar on a terminal, or a line now and then in a log."""
+"""Progress of a verb: one bar on a terminal, or a line now and then in a log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rccltune.cli.console import Console, columns
-from rccltune.model.reporter import Reporter
+from rccltune.model.reporter import Progress, Reporter
+from rccltune.model.rounding import minutes
 
 if TYPE_CHECKING:
-    from rich.console import Console as RichConsole
+    from rich.text import Text
+
+# A log gets a line so often.
+_PAUSE_S: Final = 30.0
+# What share of a terminal's line the bar takes.
+_BAR: Final = 8
+# For so long the usual machine's pace counts beside this machine's own (s).
+_BELIEVED_S: Final = 1.0
 
 
-class ConsoleReporter(Reporter):
-    """Reporter that talks on the command line; each kind shows its own progress.
+class Pace:
+    """Estimate of what a verb takes in all, by what this machine needed so far."""
+
+    def __init__(self) -> None:
+        """Begin to count."""
+        self._usual_s = 0.0
+        self._last: Progress | None = None
+
+    def total_s(self, step: Progress, elapsed_s: float) -> float:
+        """Seconds that the whole verb will have taken.
+
+        Args:
+            step: how far it is.
+            elapsed_s: seconds since it began.
+        """
+        last, self._last = self._last, step
+        # Between two parts what is left changes by what was not known before.
+        if last is not None and (last.what, last.where) == (step.what, step.where):
+            self._usual_s += max(0.0, last.left_s - step.left_s)
+        pace = (elapsed_s + _BELIEVED_S) / (self._usual_s + _BELIEVED_S)
+        return elapsed_s + pace * step.left_s
+
+
+class _LogLines(Reporter):
+    """Reporter of the command line that says now and then how far a verb is.
 
     Args:
         console: says it.
     """
 
     def __init__(self, console: Console) -> None:
-        """Keep it."""
+        """Begin to count."""
         self._console = console
+        self._pace = Pace()
+        self._start = self._said = time.monotonic()
 
     def say(self, text: str) -> None:
         """Say a sentence as the command line wants it."""
@@ -31,12 +67,73 @@ class ConsoleReporter(Reporter):
         """Say a sentence where -v is given."""
         self._console.detail(text)
 
+    def progress(self, step: Progress) -> None:
+        """Say a line, where the last one is some time ago."""
+        now = time.monotonic()
+        elapsed_s = now - self._start
+        total_s = self._pace.total_s(step, elapsed_s)
+        if now - self._said >= _PAUSE_S:
+            self._said = now
+            self._console.say(f"{step}, {minutes(elapsed_s)} of about {minutes(total_s)} in all")
 
-def terminal_of(console: Console) -> RichConsole:
-    """Make the terminal on which a line is drawn over the one before."""
+
+class _ProgressBar(_LogLines):
+    """One line of a terminal that says how far the verb is.
+
+    Args:
+        console: says all else.
+        update: shows a text in the place of the one before.
+    """
+
+    def __init__(self, console: Console, update: Callable[[Text], None]) -> None:
+        """Begin to count."""
+        super().__init__(console)
+        self._update = update
+        self._share = 0.0
+
+    def progress(self, step: Progress) -> None:
+        """Show the line anew; the bar never goes back."""
+        from rich.text import Text
+
+        elapsed_s = time.monotonic() - self._start
+        total_s = self._pace.total_s(step, elapsed_s)
+        self._share = max(self._share, elapsed_s / total_s if total_s else 0.0)
+        line = bar_line(
+            columns(error=True) - 3,
+            share=self._share,
+            what=str(step),
+            elapsed_s=elapsed_s,
+            total_s=total_s,
+        )
+        self._update(Text(line))
+
+
+def bar_line(width: int, *, share: float, what: str, elapsed_s: float, total_s: float) -> str:
+    """One line for a terminal: how far the verb is, what is done now, and how long all of it takes.
+
+    Args:
+        width: columns that it may take.
+        share: of the verb's time that is over.
+        what: is done now.
+        elapsed_s: seconds since it began.
+        total_s: seconds that it takes in all, as it looks.
+    """
+    room = width // _BAR
+    filled = min(room, int(room * share))
+    bar = f"{'━' * filled}{'╌' * (room - filled)}"
+    line = f"{bar}  {minutes(elapsed_s)} of about {minutes(total_s)}  {what}"
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+@contextmanager
+def shown_progress(console: Console) -> Iterator[Reporter]:
+    """Who is told how far a verb is: a line of a terminal, or a log."""
+    if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
+        yield _LogLines(console)
+        return
     from rich.console import Console as RichConsole
 
-    return RichConsole(
+    terminal = RichConsole(
         stderr=True,
         no_color=not console.color,
         markup=False,
@@ -44,38 +141,5 @@ def terminal_of(console: Console) -> RichConsole:
         highlight=False,
         width=columns(error=True),
     )
-
-
-def minutes(seconds: float) -> str:
-    """``45 s`` or ``3 min``."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-# What share of the line the bar takes.
-_BAR: Final = 8
-
-
-def bar_line(
-    width: int, *, done: int, of: int | None, elapsed_s: float, what: str, more: Sequence[str]
-) -> str:
-    """One line for a terminal: how far it is and how long, then whatever has room beside it.
-
-    Args:
-        width: columns that it may take.
-        done: launches made.
-        of: launches to be made as far as is known.
-        elapsed_s: seconds since the first began.
-        what: what was measured last.
-        more: what else to say, the most useful first.
-    """
-    room = width // _BAR
-    filled = min(room, room * done // of) if of else 0
-    minutes_, seconds = divmod(int(elapsed_s), 60)
-    line = (
-        f"{'━' * filled}{'╌' * (room - filled)}  "
-        f"{done}/{'?' if of is None else of}  {minutes_}:{seconds:02}"
-    )
-    for part in (*more[:1], what, *more[1:]):
-        if len(line) + 2 + len(part) <= width:
-            line += f"  {part}"
-    return line
+    with terminal.status("") as status:
+        yield _ProgressBar(console, status.update)

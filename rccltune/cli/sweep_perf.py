@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
-from rccltune.cli.console import Console, columns
+from rccltune.cli.console import Console
 from rccltune.cli.options import then_choose
-from rccltune.cli.progress import ConsoleReporter, bar_line, minutes, terminal_of
+from rccltune.cli.progress import shown_progress
 from rccltune.model.errors import LaunchError
-from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import minutes
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from rccltune.measure.ongoing_sweep import SweepProgress
     from rccltune.measure.perf_sweep import PreparedPerfSweep
     from rccltune.measure.rccl_tests_sweep import PreparedRcclTests
     from rccltune.measure.request import Request
     from rccltune.measure.sweep_result import SweepResult
 
     Prepared: TypeAlias = PreparedPerfSweep | PreparedRcclTests
-
-# A log gets a line so often.
-_PAUSE_S: Final = 30.0
 
 
 def prepare(console: Console, request: Request, output: Path) -> Prepared:
@@ -142,59 +134,3 @@ def _text(done: SweepResult, verbosity: int) -> JoinedLines:
     if verbosity >= 0:
         lines.append(then_choose(done.session.path))
     return join_lines(lines)
-
-
-class _SweepReporter(ConsoleReporter):
-    """The command line's reporter; a log is told now and then how far a sweep is."""
-
-    def __init__(self, console: Console) -> None:
-        """Begin to count."""
-        super().__init__(console)
-        self._since = time.monotonic()
-
-    def progress(self, step: object) -> None:
-        """Say a line now and then."""
-        told = cast("SweepProgress", step)
-        if time.monotonic() - self._since >= _PAUSE_S:
-            self._since = time.monotonic()
-            self._console.say(f"[{told.done}/{told.of}] {told.what}")
-
-
-class _ProgressLine(_SweepReporter):
-    """One line of a terminal that says how far it is.
-
-    Args:
-        console: says all else.
-        update: shows a text in the place of the one before.
-    """
-
-    def __init__(self, console: Console, update: Callable[[Text], None]) -> None:
-        """Begin to count."""
-        super().__init__(console)
-        self._update = update
-        self._start = time.monotonic()
-
-    def progress(self, step: object) -> None:
-        """Show the line anew."""
-        from rich.text import Text
-
-        told = cast("SweepProgress", step)
-        line = bar_line(
-            columns(error=True) - 3,
-            done=told.done,
-            of=told.of,
-            elapsed_s=time.monotonic() - self._start,
-            what=told.what,
-            more=[],
-        )
-        self._update(Text(line))
-
-
-@contextmanager
-def shown_progress(console: Console) -> Iterator[Reporter]:
-    """Who is told how far a sweep is: a line of a terminal, or a log."""
-    if console.verbosity < 0 or console.as_json or not sys.stderr.isatty():
-        yield _SweepReporter(console)
-        return
-    with terminal_of(console).status("") as status:
-        yield _ProgressLine(console, status.update)

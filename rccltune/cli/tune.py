@@ -13,7 +13,7 @@ from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.options import ChoiceArguments, choosing_of_tune
-from rccltune.cli.progress import minutes
+from rccltune.cli.progress import shown_progress
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import (
@@ -31,6 +31,7 @@ from rccltune.model import defaults
 from rccltune.model.choice import NOT_MEASURED, RESTORES, RuleState
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
+from rccltune.model.rounding import minutes
 from rccltune.model.settings import LL128_FORCED
 from rccltune.model.vocabulary import JoinedLines, format_span, join_lines
 from rccltune.session.plan import LOOP
@@ -107,7 +108,7 @@ def tune(
         check_asked(prepared.past, prepared.sweep)
         sweep_perf.talk_before(console, prepared)
         console.say(_duration([prepared, *([forced] if forced else [])]))
-        with sweep_perf.shown_progress(console) as reporter:
+        with shown_progress(console) as reporter:
             done = tune_tune(
                 prepared,
                 choosing.options,
@@ -145,9 +146,9 @@ def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
 
     plain, texts = [], []
     for one in plans:
-        most_s = expected_s(one)
-        line = f"verification: up to about {minutes(most_s)}, less where rules are for few sizes"
-        plain.append({**one.json_fields(), "verification_s": round(most_s, 1)})
+        seconds = expected_s(one)
+        line = f"verification: about {minutes(seconds)}, less where rules are for few sizes"
+        plain.append({**one.json_fields(), "verification_s": round(seconds, 1)})
         head = [f"{one.folder}, with {_pairs(one.setup.environment)}:"] * (one is not plans[0])
         texts.append(join_lines([*head, sweep_perf.plan_text(one), line]))
     forced = plain[1] if len(plain) > 1 else None
@@ -156,16 +157,16 @@ def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
 
 
 def _duration(plans: Sequence[PreparedPerfSweep]) -> str:
-    """How long each part takes, and all of it at most."""
+    """How long each part takes, and all of it."""
     from rccltune.verify.duration import expected_s
 
     swept_s, verified_s = [one.expected_s for one in plans], [expected_s(one) for one in plans]
     parts = [
         f"{'' if one is plans[0] else f'with {_pairs(one.setup.environment)} '}"
-        f"sweep {minutes(swept)}, verification up to {minutes(verified)}"
+        f"sweep {minutes(swept)}, verification {minutes(verified)}"
         for one, swept, verified in zip(plans, swept_s, verified_s, strict=True)
     ]
-    return f"About {minutes(sum(swept_s + verified_s))} at most: {'; '.join(parts)}"
+    return f"About {minutes(sum(swept_s + verified_s))}: {'; '.join(parts)}"
 
 
 def _pairs(variables: Mapping[str, str]) -> str:

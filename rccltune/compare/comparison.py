@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
+from rccltune.model.rounding import minutes
 from rccltune.model.vocabulary import Collective, Placement, join_lines
 from rccltune.releases import library_named, release_of
 from rccltune.rules.refusals import content_of
@@ -364,12 +366,17 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
     )
     with opened(prepared, reporter):
         measuring.read()
+        since, before_s = time.monotonic(), measuring.spent_s
+        if not measuring.runs:
+            seconds = measuring.expected_s(len(measuring.sides))
+            reporter.say(f"About {minutes(seconds)}, longer where the sides differ")
         measuring.measure()
         found = _result(prepared, measuring)
         found.write()
         found = explained(found, measuring)
         known = map(str, _known_changes(prepared, found))
-        found = replace(found, remarks=(*found.remarks, *known))
+        seconds = before_s + time.monotonic() - since
+        found = replace(found, remarks=(*found.remarks, *known), seconds=seconds)
         found.write()
     return found
 
@@ -432,7 +439,7 @@ def _result(prepared: PreparedComparison, measuring: OngoingComparison) -> Compa
         margin=asked.margin,
         repeats="communicators" if inside else "starts",
         n_starts=asked.n_starts,
-        seconds=sum(run.ended.duration_s for run in measuring.runs if run.ended),
+        seconds=measuring.spent_s,
         was_cut=measuring.is_over,
         simulated=site.node is not None,
         bounds=tuple(results.bounds_of(asked.b, table, site.scale.n_ranks)),

@@ -89,10 +89,6 @@ def explained(found: ComparisonResult, measuring: OngoingComparison) -> Comparis
             and one.gain is not None
             and verdicts[cell] is Verdict.SLOWER
         }
-        found = replace(
-            found,
-            seconds=found.seconds + sum(run.ended.duration_s for run in third.runs if run.ended),
-        )
     restored = restore(found, b, restores, measuring.scope)
     return replace(found, table=with_reasons(found.table, reasons), restored=restored)
 

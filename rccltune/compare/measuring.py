@@ -14,7 +14,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,12 +29,12 @@ from rccltune.compare.sides import Side
 from rccltune.measure import failures, passes, rank_program
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument
-from rccltune.measure.ongoing_sweep import SweepProgress, refuse_hidden_choices
+from rccltune.measure.ongoing_sweep import refuse_hidden_choices
 from rccltune.measure.passes import SweepScope
 from rccltune.measure.rank_program import WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure
-from rccltune.model.reporter import Reporter
+from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.session import plan, rows, runs
@@ -193,10 +193,20 @@ class OngoingComparison:
     def _ask(self) -> None:
         """Let each side call every size once, untimed, so that the library says what ran."""
         if self.is_inside:
-            self._complete(self.sides)
+            self._complete(self.sides, self.expected_s(0))
             return
-        for one in self.sides:
-            self._complete([one])
+        for n, one in enumerate(self.sides, start=1):
+            self._complete([one], self.expected_s(len(self.sides) - n))
+
+    def expected_s(self, n_asked: int) -> float:
+        """Seconds that it roughly takes where the sides do not differ.
+
+        Args:
+            n_asked: sides that are still to be asked what they run.
+        """
+        n_turns = self.n_starts * len(self.sides)
+        asking_s = n_asked * self._cost_s(self._asking(self.sides[0]))
+        return asking_s + n_turns * self._turn_s(list(self.scope.calls()))
 
     def _asking(self, one: MeasuredSide) -> list[Step]:
         """Calls at all sizes and three between each two, and one graph, to see whether it works."""
@@ -221,7 +231,7 @@ class OngoingComparison:
             )
         return steps
 
-    def _complete(self, sides: Sequence[MeasuredSide]) -> None:
+    def _complete(self, sides: Sequence[MeasuredSide], later_s: float) -> None:
         """Start ranks until nothing is left to ask these sides, without what fails."""
         while not self.is_over and not self._gave_up():
             left: dict[Label, tuple[Step, ...]] = {}
@@ -233,7 +243,7 @@ class OngoingComparison:
                     left[label] = tuple(rest)
             if not left:
                 return
-            self._start(sides[0], left, "asking what runs")
+            self._start(sides[0], left, "asking what runs", later_s)
 
     def asked(self, one: MeasuredSide) -> pd.DataFrame:
         """What a side said of each size: columns collective, nbytes, ran, answer, asked, made.
@@ -293,15 +303,62 @@ class OngoingComparison:
 
     def _take_turns(self, stage: str, calls: Sequence[CollectiveCall]) -> None:
         """Time both sides at these calls, but for those that are equal, wrong or failed."""
+        n_turns = self.n_starts * len(self.sides)
         for number in range(self.n_starts):
             order = self.sides if number % 2 == 0 else self.sides[::-1]
-            for one in order:
-                self._turn(stage, number, one, calls)
+            for at, one in enumerate(order, start=number * len(self.sides) + 1):
+                later_s = 0.0 if self.is_inside else (n_turns - at) * self._turn_s(calls)
+                self._turn(stage, number, one, calls, later_s + self._behind_s(stage))
             if self.is_over or self._gave_up():
                 return
 
+    def _turn_s(self, calls: Sequence[CollectiveCall]) -> float:
+        """Seconds that one side roughly takes at these calls, once."""
+        return self._cost_s(self._timing(Label(COMPARE, 1), A, self._to_time(calls)))
+
+    def _cost_s(self, steps: Sequence[Step]) -> float:
+        ground = self.sides[0].instrument.ground
+        start_s = 0.0 if self.is_inside else passes.start_s(ground)
+        return start_s + passes.expected_s({Label(COMPARE, 1): steps}, ground)
+
+    def _behind_s(self, stage: str) -> float:
+        """Seconds behind a stage: sizes between, then the reasons, as it looks so far."""
+        if not self.is_refined:
+            return 0.0
+        timed = self.timings()
+        middle = timed.pivot_table(
+            values="time_us", index=["collective", "nbytes"], columns="side", aggfunc="median"
+        )
+        if not {A, B} <= set(middle.columns):
+            return 0.0
+        ratios = middle[B] / middle[A]
+        cells = set(ratios.index[np.abs(np.log(ratios)) > np.log1p(self.margin)])
+        sizes = {
+            collective: {n for name, n in cells if name == collective.value}
+            for collective in self.scope.sizes
+        }
+        between = {one: set[int]() for one in sizes}
+        if stage == COMPARE:
+            for collective, differ in sizes.items():
+                for low, high in itertools.pairwise(self.scope.sizes[collective]):
+                    if {low, high} & differ:
+                        between[collective] |= set(self._quarters(collective, low, high))
+        n_turns = self.n_starts * len(self.sides)
+        seconds = n_turns * self._turn_s(list(self.scope.only(between).calls()))
+        a, b = self.sides
+        if cells and a.shares != b.shares:
+            found = {one: sizes[one] | between[one] for one in sizes}
+            n_turns = self.n_starts * (len(self.sides) + 1)
+            seconds += n_turns * self._turn_s(list(self.scope.only(found).calls()))
+        return seconds
+
     def _turn(
-        self, stage: str, number: int, one: MeasuredSide, calls: Sequence[CollectiveCall]
+        self,
+        stage: str,
+        number: int,
+        one: MeasuredSide,
+        calls: Sequence[CollectiveCall],
+        later_s: float,
     ) -> None:
         """One start of a side; inside a process all communicators that are left in one start."""
         while not self.is_over and not self._gave_up():
@@ -314,7 +371,10 @@ class OngoingComparison:
             }
             if not left:
                 return
-            self._start(one, left, f"start {number + 1} of {self.n_starts}")
+            what = {COMPARE: "timing", REFINE: "timing sizes between"}[stage]
+            if not self.is_inside:
+                what += f", start {number + 1} of {self.n_starts}"
+            self._start(one, left, what, later_s)
 
     def _labels(self, stage: str, number: int, one: MeasuredSide) -> dict[Label, str]:
         """Communicators that a start makes, and whose side each is of: a letter, both letters."""
@@ -392,22 +452,49 @@ class OngoingComparison:
 
     # --- starts ----------------------------------------------------------------------------------
 
-    def _start(self, one: MeasuredSide, left: Mapping[Label, tuple[Step, ...]], what: str) -> None:
-        """Let all ranks make what is left; those of both sides stay for more."""
+    def _start(
+        self,
+        one: MeasuredSide,
+        left: Mapping[Label, tuple[Step, ...]],
+        what: str,
+        later_s: float,
+    ) -> None:
+        """Let all ranks make what is left; those of both sides stay for more.
+
+        Args:
+            one: the side.
+            left: steps, by communicator.
+            what: is done, for people.
+            later_s: seconds that are expected behind it.
+        """
         seconds = self.left_s()
         if seconds is not None and seconds <= 0:
             self.is_over = True
             return
         until = None if seconds is None else time.monotonic() + seconds
+        ground = one.instrument.ground
+        each_s = list(passes.each_s(left, ground))
+        if self._ranks is None:
+            each_s[0] += passes.start_s(ground)
+        left_s = [later_s + n for n in itertools.accumulate(reversed(each_s), initial=0.0)][::-1]
+        name = "both sides" if self.is_inside else f"{one.letter.upper()} ({one.side.name})"
+
+        def show(done: int) -> None:
+            done = min(done, len(each_s))
+            self.reporter.progress(
+                Progress(what=f"{what}: {name}", done=done, of=len(each_s), left_s=left_s[done])
+            )
+
+        show(0)
         if self.is_inside:
             if self._ranks is None:
                 self._ranks = self._stack.enter_context(self._waiting(one))
-            made = self._make(self._ranks, one, left, until, what)
+            made = self._make(self._ranks, left, until, show)
             if made.ended is not None:
                 self._ranks = None
         else:
             with self._waiting(one) as ranks:
-                self._make(ranks, one, left, until, what)
+                self._make(ranks, left, until, show)
                 made = ranks.end()
         self._keep(made)
         self.is_over = until is not None and time.monotonic() >= until
@@ -427,24 +514,20 @@ class OngoingComparison:
     def _make(
         self,
         ranks: WaitingRanks,
-        one: MeasuredSide,
         left: Mapping[Label, tuple[Step, ...]],
         until: float | None,
-        what: str,
+        show: Callable[[int], None],
     ) -> Run:
         """Let ranks make communicators, each with the rules of its side."""
         texts = {each.side.digest: each.side.rules for each in self.sides}
-        name = "both sides" if self.is_inside else f"{one.letter.upper()} ({one.side.name})"
-        total, before = sum(map(len, left.values())), 0
+        before = 0
         for label, steps in left.items():
             if label.rules:
                 ranks.answer_by(texts[label.rules])
 
             def grown(n: int, before: int = before) -> None:
-                done = min(before + n, total)
-                self.reporter.progress(SweepProgress(done=done, of=total, what=f"{name}, {what}"))
+                show(before + n)
 
-            grown(0)
             made = ranks.make({label: steps}, until=until, grown=grown)
             before += len(steps)
             if made.ended is not None:
@@ -459,9 +542,12 @@ class OngoingComparison:
 
     def left_s(self) -> float | None:
         """Seconds that the budget leaves, None without one."""
-        if self.budget_s is None:
-            return None
-        return self.budget_s - sum(run.ended.duration_s for run in self.runs if run.ended)
+        return None if self.budget_s is None else self.budget_s - self.spent_s
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that starts of all ranks took so far."""
+        return sum(run.ended.duration_s for run in self.runs if run.ended)
 
     def _look(self, made: Run) -> None:
         """Stop where a side cannot run; say what failed otherwise."""

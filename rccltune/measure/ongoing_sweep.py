@@ -7,6 +7,7 @@ killed, the same sweep goes on from the next row.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -24,7 +25,7 @@ from rccltune.measure.passes import RunPlan, SweepScope
 from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
-from rccltune.model.reporter import Reporter
+from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import SILENT, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
 from rccltune.session import exclusion, plan, rows, run_samples, runs
@@ -44,15 +45,6 @@ _CLOCK_MOVED: Final = 0.02
 _AGREE: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepProgress:
-    """How far a sweep is."""
-
-    done: int
-    of: int
-    what: str
-
-
 @dataclass(slots=True, kw_only=True)
 class OngoingSweep:
     """A sweep under way, and the ranks that stay for it.
@@ -64,6 +56,9 @@ class OngoingSweep:
         largest: bytes of the largest step that ranks are to have buffers for.
         n_starts: of all ranks, by this command.
         force: go on though several hosts are not alike.
+        after_s: seconds that the verb is expected to take behind this sweep, or behind a unit that
+            is completed.
+        name: of the session, where a verb measures several.
     """
 
     ground: LaunchSetup
@@ -77,6 +72,8 @@ class OngoingSweep:
     largest: int = 1
     n_starts: int = 0
     force: bool = False
+    after_s: float = 0.0
+    name: str = ""
     _ranks: dict[bool, tuple[WaitingRanks, ExitStack]] = field(default_factory=dict)
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
     _table: tuple[tuple[tuple[int, int], ...], pd.DataFrame] | None = None
@@ -155,14 +152,16 @@ class OngoingSweep:
             OutputError: ranks were answered differently.
             KeyboardInterrupt: after everything that was started is gone.
         """
-        for stage in passes.STAGES:
-            for unit in () if self.is_over else stage(self.wanted, self.table()):
-                self._complete(unit)
+        for number, stage in enumerate(passes.STAGES, start=1):
+            units = [] if self.is_over else stage(self.wanted, self.table())
+            guessed = [u for later in passes.STAGES[number:] for u in later(self.wanted, None)]
+            for at, unit in enumerate(units, start=1):
+                self._complete(unit, [*units[at:], *guessed])
             self._end(with_plugin=False)
 
     def complete(self, unit: RunPlan) -> None:
         """Measure what is left of a unit; raises as :meth:`sweep` does."""
-        self._complete(unit)
+        self._complete(unit, ())
 
     def close(self) -> None:
         """Let all ranks end.
@@ -188,16 +187,31 @@ class OngoingSweep:
             raise
         self.close()
 
-    def _complete(self, unit: RunPlan) -> None:
-        """Let ranks make a unit until nothing of it is left, without what fails."""
-        total = unit.n_steps
+    def expected_s(self, units: Iterable[RunPlan]) -> float:
+        """Seconds that what is left of units roughly takes, without starts."""
+        return sum(passes.expected_s(self.left(one), self.ground) for one in units)
+
+    def _complete(self, unit: RunPlan, later: Sequence[RunPlan]) -> None:
+        """Let ranks make a unit until nothing of it is left, without what fails.
+
+        Args:
+            unit: what to make.
+            later: what comes behind it, as far as is known.
+        """
+        total, after_s = unit.n_steps, self.after_s
+        if self.left(unit):
+            after_s += self.expected_s(later)
         while not self.is_over and (left := self.left(unit)):
             seconds = self.left_s()
             if seconds is not None and seconds <= 0:
                 self.is_over = True
                 return
             before = total - sum(map(len, left.values()))
-            show = partial(self._show, unit.what, total, before)
+            each_s = list(passes.each_s(left, self.ground))
+            if unit.is_alone or unit.plugin not in self._ranks:
+                each_s[0] += passes.start_s(self.ground)
+            left_s = [after_s + n for n in itertools.accumulate(reversed(each_s), initial=0.0)]
+            show = partial(self._show, unit.what, total, before, left_s[::-1])
             show(0)
             self._make(unit, left, seconds, show)
 
@@ -283,9 +297,14 @@ class OngoingSweep:
         """Put a run in the place of what was known of it."""
         self.runs = [*(run for run in self.runs if run.number != made.number), made]
 
-    def _show(self, what: str, total: int, before: int, n_rows: int) -> None:
-        done = min(before + n_rows, total)
-        self.reporter.progress(SweepProgress(done=done, of=total, what=what))
+    def _show(
+        self, what: str, total: int, before: int, left_s: Sequence[float], n_rows: int
+    ) -> None:
+        """Tell how far a unit is, of which steps were made before; ``left_s`` is after each."""
+        n = min(n_rows, len(left_s) - 1)
+        self.reporter.progress(
+            Progress(what=what, done=before + n, of=total, left_s=left_s[n], where=self.name)
+        )
 
     def _judge(self, unit: RunPlan, made: Run) -> None:
         """Go on, without a setting, or stop."""

@@ -30,6 +30,8 @@ from rccltune.session.rows import setting_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from rccltune.measure.rank_program import LaunchSetup
+
 TIMINGS: Final = ("auto", GRAPH, LOOP)
 # So many settings could win, before anything is known.
 _FEW: Final = 3
@@ -628,24 +630,32 @@ def _checks_of(
     return tuple(steps)
 
 
-def start_s(n_ranks: int) -> float:
+def start_s(ground: LaunchSetup) -> float:
     """Seconds that a start roughly takes."""
-    return _START_S + _EACH_RANK_S * n_ranks
+    each_s = _EACH_SIMULATED_S if ground.simulated else _EACH_RANK_S
+    return (0.0 if ground.simulated else _START_S) + each_s * ground.n_ranks
 
 
-def expected_s(left: plan.Communicators, n_ranks: int) -> float:
+def expected_s(left: plan.Communicators, ground: LaunchSetup) -> float:
     """Seconds that communicators roughly take.
 
     Args:
         left: steps that are still to be made, by communicator.
-        n_ranks: of the communicator.
+        ground: what makes them.
     """
-    seconds = _COMMUNICATOR_EACH_S * len(left) * n_ranks
+    return sum(each_s(left, ground))
+
+
+def each_s(left: plan.Communicators, ground: LaunchSetup) -> Iterator[float]:
+    """Seconds that each step roughly takes, the first of a communicator with its making."""
+    n_ranks = ground.n_ranks
     for steps in left.values():
+        made_s = (_EACH_SIMULATED_S if ground.simulated else _COMMUNICATOR_EACH_S) * n_ranks
         for step in steps:
             call_us = _LEAST_CALL_US + _EACH_RANK_US * n_ranks + step.call.nbytes / _BYTES_A_US
-            seconds += _STEP_S + 1e-6 * _expected_us(step, call_us)
-    return seconds
+            step_s = _STEP_S + 1e-6 * _expected_us(step, call_us)
+            yield made_s + (_SIMULATED_STEP_S * n_ranks if ground.simulated else step_s)
+            made_s = 0.0
 
 
 def _expected_us(step: Step, call_us: float) -> float:
@@ -664,6 +674,9 @@ _START_S: Final = 1.0
 _EACH_RANK_S: Final = 0.05
 _COMMUNICATOR_EACH_S: Final = 0.05
 _STEP_S: Final = 0.001
+# Of simulated ranks on a few processors.
+_EACH_SIMULATED_S: Final = 0.005
+_SIMULATED_STEP_S: Final = 1e-4
 _LEAST_CALL_US: Final = 8.0
 _EACH_RANK_US: Final = 0.8
 _BYTES_A_US: Final = 100_000.0

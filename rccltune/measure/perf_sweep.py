@@ -155,11 +155,8 @@ class PreparedPerfSweep:
     @property
     def expected_s(self) -> float:
         """Seconds that they roughly take."""
-        n_ranks = self.instrument.ground.n_ranks
-        found = (self.measuring.left(one) for one in self.left)
-        return self.n_starts * passes.start_s(n_ranks) + sum(
-            passes.expected_s(left, n_ranks) for left in found
-        )
+        starts_s = self.n_starts * passes.start_s(self.instrument.ground)
+        return starts_s + self.measuring.expected_s(self.left)
 
     def json_fields(self) -> dict[str, Any]:
         """Fields for --json."""

@@ -20,7 +20,6 @@ from rccltune.measure import failures, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.ongoing_sweep import SweepProgress
 from rccltune.measure.options import PERF
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
@@ -36,7 +35,7 @@ from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.measurement import Notice, StatedFacts, Sweep
 from rccltune.model.ranges import Range
-from rccltune.model.reporter import Reporter
+from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_FORCED, Role, Setting
 from rccltune.model.vocabulary import (
     TREE_SIMPLE_NEEDS_NODES,
@@ -494,7 +493,10 @@ def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
         one = left[0]
         if prepared.budget_left_s is not None and prepared.budget_left_s <= 0:
             return True
-        reporter.progress(SweepProgress(done=total - len(left), of=total, what=what_of(one)))
+        left_s = prepared.expected_s
+        reporter.progress(
+            Progress(what=what_of(one), done=total - len(left), of=total, left_s=left_s)
+        )
         made, end, notices = _make(prepared, one)
         prepared.runs.append(made)
         if end.failure is None:

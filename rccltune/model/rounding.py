@@ -84,3 +84,8 @@ def csv_text(table: pd.DataFrame) -> str:
         lineterminator="\n",
     )
     return text
+
+
+def minutes(seconds: float) -> str:
+    """``45 s`` or ``3 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""How long a verification takes at most, before a rule is known."""
+"""How long a verification takes, before a rule is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SETTING = Setting.parse("ring/simple")
 
 
 def expected_s(prepared: PreparedPerfSweep) -> float:
-    """Seconds that it takes at most: a rule for all sizes of each collective, narrowed once."""
+    """Seconds that it takes with rules for all sizes of each collective."""
     wanted, scale = prepared.measuring.wanted, prepared.instrument.site.scale
     sizes = []
     for collective, swept in wanted.sizes.items():
@@ -38,4 +38,5 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
     n = defaults.VERIFY_COMMUNICATORS
     if scale.n_ranks >= defaults.MANY_RANKS:
         n = defaults.FEWER_VERIFY_COMMUNICATORS
-    return 2 * passes.expected_s(pairs.unit(calls, n, "", "").communicators, scale.n_ranks)
+    unit = pairs.unit(calls, n, "", "")
+    return passes.expected_s(unit.communicators, prepared.instrument.ground)
