@@ -34,7 +34,7 @@ from bench_gpus import OPEN_MPI, devices, rules_of
 from machine import SAFETY, machine
 
 from rccltune.model.choice import Rule
-from rccltune.model.settings import Role, Setting
+from rccltune.model.settings import BASELINE, Setting
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import rule_line
@@ -112,10 +112,10 @@ def times_of(session: Path) -> pd.DataFrame:
     graph = samples["clock"] == "graph"
     samples = samples[graph == (samples["nbytes"] <= GRAPHS_TO)]
     where = ["collective", "nbytes"]
-    own = samples[samples["role"] == Role.BASELINE.value]
+    own = samples[samples["setting"] == str(BASELINE)]
     library = own.groupby(where)["ran"].agg(lambda ran: ran.str.rpartition("/")[0].mode().iloc[0])
     base = own.groupby(where)["time_us"].median()
-    forced = samples[samples["role"] == Role.FORCED.value]
+    forced = samples[samples["setting"].str.contains("/")]
     taken = forced.pivot_table("time_us", where, "setting", aggfunc="median")
     compared: pd.DataFrame = taken.div(base, axis=0).assign(library=library).reset_index()
     return compared

@@ -39,8 +39,7 @@ from rccltune.measure.connection import RankConnection, connect
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement, format_size
 from rccltune.session import plan
-from rccltune.session.plan import CollectiveCall, Step
-from rccltune.session.run_samples import GRAPH_UP_TO
+from rccltune.session.plan import GRAPH_UP_TO, CollectiveCall, Step
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 CALLS = (

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pandas as pd
 from sample_rows import Sample
 
+from rccltune.analyse.points import by_clock, without_rough
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session import run_samples
 from rccltune.session.runs import is_run
 from rccltune.session.sample_table import KEY
 
@@ -23,7 +23,7 @@ def records(table: pd.DataFrame) -> tuple[Sample, ...]:
         table: of a session.
     """
     of_run = table["run"].map(is_run).astype(bool)
-    counted = run_samples.without_rough(run_samples.by_clock(table[of_run]))
+    counted = without_rough(by_clock(table[of_run]))
     clocks = set(counted["clock"].unique())
     graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
     taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table

@@ -58,7 +58,7 @@ class Candidates:
         taken: dict[Setting, int] = {}
         for row, word in enumerate(grid.candidates):
             setting = Setting.parse(word)
-            if setting.role in (Role.BASELINE, Role.SILENT) or setting == options.baseline:
+            if setting.role in (Role.BASELINE, Role.IDLE) or setting == options.baseline:
                 continue
             reason = _why_not_selectable(setting, target, options)
             if (target.collective.value, str(setting)) in wrong:

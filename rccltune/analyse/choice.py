@@ -14,13 +14,12 @@ from rccltune.analyse.candidates import Candidates, Named
 from rccltune.analyse.choice_notices import choice_notices
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.options import ChoiceOptions
-from rccltune.analyse.points import BASELINE, TimeGrid
+from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
 from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Notice
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.session.run_samples import IDLE
 
 _WRONG: Final = UnusableReason.WRONG.value
 _NAMED: Final = ["collective", "setting"]

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogRatio, LogTimes, Truths, nan_safe
-from rccltune.analyse.points import BASELINE, TimeGrid
+from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
-from rccltune.session.run_samples import IDLE
 
 # Loss to the library as it is that a restoring rule excludes.
 RESTORED: Final = 0.02

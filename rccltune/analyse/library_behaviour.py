@@ -13,12 +13,11 @@ import pandas as pd
 from rccltune.analyse import noise
 from rccltune.analyse.candidates import target_of
 from rccltune.analyse.noise import Truths
-from rccltune.analyse.points import BASELINE, TARGET, TimeGrid
+from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
-from rccltune.session.run_samples import IDLE
 
 # What idle and baseline may differ by and still be called equal.
 EQUAL: Final = 0.02

@@ -23,7 +23,7 @@ is_stalled     whether it stood still there (see :func:`is_stalled`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -34,14 +34,17 @@ import pandas as pd
 
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
-from rccltune.session.run_samples import IDLE, VERIFY, by_clock, without_rough
+from rccltune.model import settings
+from rccltune.session.plan import GRAPH, GRAPH_UP_TO
 
 # What a tuner is asked for; what it cannot see; and with its answer all of a curve's key.
 TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]
 VIEW: Final = ["dtype", "op", "placement"]
 KEYS: Final = [*TARGET, *VIEW, "setting"]
-BASELINE: Final = "baseline"
-GRAPH: Final = "graph"
+BASELINE: Final = str(settings.BASELINE)
+IDLE: Final = str(settings.IDLE)
+# What is compared at one size in one communicator: all settings by one clock.
+_SIZE: Final = ("collective", "dtype", "op", "placement", "nbytes")
 # Times that are compared at a size: of all settings by one clock.
 _AT_A_SIZE: Final = [*TARGET, *VIEW, "nbytes"]
 # Sizes timed by both clocks from which on each has a curve of its own; a sweep has one, at 4 MiB.
@@ -58,6 +61,39 @@ def usable(samples: pd.DataFrame) -> pd.DataFrame:
     return _with_site(good)
 
 
+def by_clock(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
+    """Measures by the clock that counts at their size: graph up to 4 MiB where there is one.
+
+    Args:
+        measured: with ``clock`` and ``nbytes``.
+        by: columns of what is compared at a size: all settings by one clock.
+    """
+    if measured.empty:
+        return measured
+    size = measured.groupby(list(by), observed=True, sort=False).ngroup()
+    is_graph = measured["clock"] == GRAPH
+    has_graph = is_graph.groupby(size).transform("any")
+    has_loop = (~is_graph).groupby(size).transform("any")
+    counts = has_graph & ((measured["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
+    kept: pd.DataFrame = measured[is_graph == counts]
+    return kept
+
+
+def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
+    """Rows of samples.csv without rough ones, where a setting has better ones at that size.
+
+    Args:
+        measured: with ``rough`` and ``setting``.
+        by: columns of a size, as for :func:`by_clock`.
+    """
+    if not measured["rough"].any():
+        return measured
+    cell = measured.groupby([*by, "setting"], observed=True, sort=False).ngroup()
+    has_fine = (~measured["rough"]).groupby(cell).transform("any")
+    kept: pd.DataFrame = measured[~(measured["rough"] & has_fine)]
+    return kept
+
+
 def _with_site(good: pd.DataFrame) -> pd.DataFrame:
     """Samples with those of the idle plugin as the baseline's too, where the site was not timed.
 
@@ -68,15 +104,14 @@ def _with_site(good: pd.DataFrame) -> pd.DataFrame:
         return good
     cell = good.groupby(_AT_A_SIZE, observed=True, sort=False).ngroup()
     has_baseline = (good["setting"] == BASELINE).groupby(cell).transform("any")
-    copies = good[is_idle & ~has_baseline].assign(setting=BASELINE, role=BASELINE)
+    copies = good[is_idle & ~has_baseline].assign(setting=BASELINE)
     plain = good.assign(setting=good["setting"].astype(object))
     found: pd.DataFrame = pd.concat([plain, copies], ignore_index=True)
     return found
 
 
 def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
-    good = (samples["unusable"] == "") & (samples["time_us"] > 0)
-    return good & (samples["purpose"] != VERIFY)
+    return (samples["unusable"] == "") & (samples["time_us"] > 0)
 
 
 def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from rccltune.analyse import noise
-from rccltune.analyse.points import KEYS
+from rccltune.analyse.points import IDLE, KEYS
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.vocabulary import UnusableReason, format_size
-from rccltune.session.run_samples import IDLE
 
 _NAMED: Final = ["collective", "setting"]
 

@@ -159,13 +159,12 @@ class Loaded:
     def samples(self) -> DataFrame:
         """A row for each timing: the columns of ``samples.csv``.
 
-        ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``role``, ``clock``
-        (``graph``, ``loop``), ``nbytes``, ``calls``, ``time_us`` (mean over ranks), ``slowest_us``,
-        ``wrong`` (elements; missing where not checked), ``ran``, ``library`` (setting that it would
-        have taken), ``registered``, ``trees``, ``signature`` (of its order of adding, where
-        probed), ``unusable`` (why it is not used), ``purpose`` (``sweep``, ``verify``), ``rough``;
-        ``run``, ``process``, ``communicator``, ``pass``, ``line`` (where it
-        was read); ``op`` as ``redop`` elsewhere.
+        ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``clock`` (``graph``,
+        ``loop``), ``nbytes``, ``calls``, ``time_us`` (mean over ranks), ``slowest_us``, ``wrong``
+        (elements; missing where not checked), ``ran``, ``library`` (setting that it would have
+        taken), ``registered``, ``trees``, ``signature`` (of its order of adding, where probed),
+        ``unusable`` (why it is not used), ``rough``; ``run``, ``process``, ``communicator``,
+        ``pass``, ``line`` (where it was read); ``op`` as ``redop`` elsewhere.
         docs/formats.md has them all.
         """
         table = load_frame(self._opened, self._reporter)

@@ -31,7 +31,7 @@ from rccltune.measure.instrument import Instrument, find_instrument
 from rccltune.model import defaults
 from rccltune.model.choice import Rule, RuleState
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import RULES, SILENT, Scale
+from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.rules.provenance import check_needs
 from rccltune.session import files, plan, store
@@ -173,7 +173,7 @@ def _comparison(
         timing=wanted.request.timing,
         checked_up_to=instrument.checked_up_to,
     )
-    idle = Side(name="idle", answer=SILENT)
+    idle = Side(name="idle", answer=IDLE)
     ruled = Side(name=wanted.path.name, answer=RULES, rules=wanted.content.decode("utf-8"))
     return OngoingComparison(
         folder=folder.resolve(),

@@ -97,7 +97,7 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
     groups: dict[tuple[str, ...], list[Curve]] = {}
     for curve in curves:
         key = curve.key
-        if key.setting.role is not Role.SILENT:
+        if key.setting.role is not Role.IDLE:
             name = (key.collective.value, str(key.scale.n_ranks), str(key.setting))
             groups.setdefault(name, []).append(curve)
     rows = []
@@ -169,7 +169,7 @@ def _curve_row(curve: Curve) -> tuple[str, ...]:
     segment = line.segments[0] if line else None
     slope = segment.us_per_byte if segment else 0.0
     return (
-        "idle plugin" if curve.key.setting.role is Role.SILENT else str(curve.key.setting),
+        "idle plugin" if curve.key.setting.role is Role.IDLE else str(curve.key.setting),
         str(len(curve.points)),
         format_size(curve.min_nbytes),
         format_size(curve.max_nbytes),

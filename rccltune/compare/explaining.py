@@ -30,7 +30,7 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.model.choice import Verdict
 from rccltune.model.errors import LaunchError
 from rccltune.model.estimate import Estimate
-from rccltune.model.settings import SILENT, Setting
+from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.session.rows import setting_of
 
@@ -103,7 +103,7 @@ def third_of(measuring: OngoingComparison, answers: Mapping[Cell, Setting]) -> O
     a, b = measuring.sides
     told = MeasuredSide(
         letter=C,
-        side=Side(name=f"{b.side.name} with A's settings", answer=SILENT),
+        side=Side(name=f"{b.side.name} with A's settings", answer=IDLE),
         instrument=b.instrument,
         answers=answers,
     )

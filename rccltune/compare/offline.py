@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rccltune.analyse.points import IDLE, without_rough
 from rccltune.compare import judging
 from rccltune.compare.judging import LEAST_REPLICATES, A, B
 from rccltune.compare.reasons import with_reasons
@@ -20,7 +21,6 @@ from rccltune.model.errors import TooLittleDataError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE
 from rccltune.session import store
-from rccltune.session.run_samples import IDLE, without_rough
 from rccltune.session.samples import load_frame
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
 
 def _usable(table: pd.DataFrame) -> pd.DataFrame:
     """Timings that count, the idle plugin's as the site's where that has none."""
-    counts = (table["unusable"] == "") & (table["purpose"] == "sweep")
+    counts = table["unusable"] == ""
     texts = dict.fromkeys(table.select_dtypes("category"), "object")
     found: pd.DataFrame = without_rough(table[counts].astype(texts))
     site = str(BASELINE)

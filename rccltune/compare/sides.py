@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, MachineError
-from rccltune.model.settings import RULES, SILENT, Setting
+from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_last
 from rccltune.rules.provenance import check_needs
 from rccltune.rules.refusals import read_accepted
@@ -196,7 +196,7 @@ def _existing(word: str) -> Path:
 def _answer_of(word: str) -> Setting | None:
     """The setting that a word names; None of anything else."""
     if word == _IDLE:
-        return SILENT
+        return IDLE
     if "/" not in word or "=" in word or word.endswith(".csv"):
         return None
     try:

@@ -26,10 +26,10 @@ from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Progress, Reporter
-from rccltune.model.settings import SILENT, Setting
+from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
-from rccltune.session import exclusion, plan, rows, run_samples, runs
-from rccltune.session.plan import GRAPH, LOOP, Label, Step
+from rccltune.session import exclusion, plan, rows, runs
+from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP, Label, Step
 from rccltune.session.runs import EndFile, Run
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class OngoingSweep:
             if name in self._warned:
                 continue
             self._warned.add(name)
-            who = "the library's own choice" if setting == str(SILENT) else str(setting)
+            who = "the library's own choice" if setting == str(IDLE) else str(setting)
             sizes = ", ".join(format_size(n) for n in sorted(set(own["nbytes"]))[:_SHOWN])
             only_replays = not (own["step"] == plan.CHECK).any()
             what = " in replayed graphs" if only_replays else ""
@@ -435,15 +435,15 @@ def _moved_clocks(measured: Iterable[Run]) -> Iterator[str]:
 
 def clocks_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
-    own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == run_samples.GRAPH_UP_TO)]
-    own = own[(own["setting"] == str(SILENT)) & (own["unusable"] == "")]
+    own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == GRAPH_UP_TO)]
+    own = own[(own["setting"] == str(IDLE)) & (own["unusable"] == "")]
     names = ["collective", "placement"]
     middle = own.pivot_table(values="time_us", index=names, columns="clock", aggfunc="median")
     if not {LOOP, GRAPH} <= set(middle.columns):
         return []
     ratio = middle[LOOP] / middle[GRAPH]
     return [
-        f"{collective} at {format_size(run_samples.GRAPH_UP_TO)} ({placement}) takes "
+        f"{collective} at {format_size(GRAPH_UP_TO)} ({placement}) takes "
         f"{value:.2f} times as long launched one by one as in a graph"
         for (collective, placement), value in ratio.items()
         if abs(math.log(value)) > math.log1p(_AGREE)

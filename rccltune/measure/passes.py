@@ -18,13 +18,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from rccltune.analyse.points import by_clock
 from rccltune.bits import probes
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
-from rccltune.model.settings import BASELINE, SILENT, Role, Setting
+from rccltune.model.settings import BASELINE, IDLE, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session import plan, run_samples
-from rccltune.session.plan import GRAPH, LOOP, REGISTERED, CollectiveCall, Label, Step
+from rccltune.session import plan
+from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP, REGISTERED, CollectiveCall, Label, Step
 from rccltune.session.rows import setting_of
 
 if TYPE_CHECKING:
@@ -129,9 +130,9 @@ class SweepScope:
         """
         if self.timing != "auto":
             return (self.timing,)
-        if not captures or nbytes > run_samples.GRAPH_UP_TO:
+        if not captures or nbytes > GRAPH_UP_TO:
             return (LOOP,)
-        return (LOOP, GRAPH) if nbytes == run_samples.GRAPH_UP_TO else (GRAPH,)
+        return (LOOP, GRAPH) if nbytes == GRAPH_UP_TO else (GRAPH,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +221,10 @@ def plan_first_pass(wanted: SweepScope, table: pd.DataFrame | None = None) -> li
     """First pass: every setting once, with results checked and what ran said by the library."""
     wanted = wanted.with_one_trees(table)
     called = set(wanted.calls())
-    checks = [Step(plan.CALL, SILENT, call) for call in _asked(wanted) if call not in called]
+    checks = [Step(plan.CALL, IDLE, call) for call in _asked(wanted) if call not in called]
     timed = []
     for call in wanted.calls():
-        tried = (SILENT, *wanted.settings_of(call.collective))
+        tried = (IDLE, *wanted.settings_of(call.collective))
         kind = wanted.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
@@ -260,7 +261,7 @@ def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
         Step(plan.MEASURE, setting, call, LOOP, plan.effort_of(call.nbytes))
         for call in wanted.calls()
         if LOOP not in wanted.clocks(call.nbytes, captures=True)
-        for setting in (SILENT, *wanted.settings_of(call.collective))
+        for setting in (IDLE, *wanted.settings_of(call.collective))
     ]
     return [RunPlan(plugin=True, communicators={Label(plan.FIRST, 1): tuple(steps)})]
 
@@ -404,7 +405,7 @@ def _own_choices(
     called = table[table["ran"] != ""]
     site, idle = (
         called[called["setting"] == str(one)].groupby(["collective", "nbytes"])["ran"].first()
-        for one in (BASELINE, SILENT)
+        for one in (BASELINE, IDLE)
     )
     return {
         (str(collective), int(nbytes)): (
@@ -452,9 +453,9 @@ def _in_turns(wanted: SweepScope, tried: Cells | None, *, captured: bool) -> tup
         could_win = () if tried is None else tried.get(cell_of(call), ())
         if tried is not None and not could_win and wanted.settings_of(call.collective):
             continue
-        settings = [BASELINE] if tried is None else [SILENT]
+        settings = [BASELINE] if tried is None else [IDLE]
         for setting in could_win:
-            settings += [setting, SILENT]
+            settings += [setting, IDLE]
         steps += [
             Step(plan.MEASURE, setting, call, clock, plan.effort_of(call.nbytes))
             for clock in wanted.clocks(call.nbytes, captures=captured)
@@ -470,7 +471,7 @@ def quick_rows(table: pd.DataFrame) -> pd.DataFrame:
         table: rows of the sweep's runs.
     """
     quick = table[(table["purpose"] == plan.FIRST) & (table["step"] == plan.MEASURE)]
-    return run_samples.by_clock(quick[quick["unusable"] == ""])
+    return by_clock(quick[quick["unusable"] == ""])
 
 
 def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:
@@ -490,9 +491,9 @@ def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, t
         time_us = own.pivot_table(
             values="time_us", index=["placement", "nbytes"], columns="setting", aggfunc="median"
         )
-        if str(SILENT) not in time_us.columns or len(time_us.columns) < 2:
+        if str(IDLE) not in time_us.columns or len(time_us.columns) < 2:
             continue
-        gains = time_us.rdiv(time_us.pop(str(SILENT)), axis=0)
+        gains = time_us.rdiv(time_us.pop(str(IDLE)), axis=0)
         best = gains.groupby("nbytes").min().max(axis=1).reindex(sizes)
         words = own.groupby("nbytes")["library"].agg(lambda one: "|".join(sorted(set(one))))
         found[collective] = tuple(
@@ -601,7 +602,7 @@ def without_losers(quick: pd.DataFrame, tried: Cells) -> Cells:
         tried: settings worth measuring.
     """
     names = ["collective", "dtype", "placement", "nbytes"]
-    idle = quick[quick["setting"] == str(SILENT)].set_index(names)
+    idle = quick[quick["setting"] == str(IDLE)].set_index(names)
     idle_us, own = idle["time_us"].to_dict(), idle["library"].map(setting_of).to_dict()
     times = {
         word: at.set_index(names)["time_us"].to_dict() for word, at in quick.groupby("setting")
@@ -626,7 +627,7 @@ def _checks_of(
     steps = []
     for call in wanted.only(between).calls():
         kind = wanted.kind_of_check(call)
-        steps += [Step(kind, setting, call) for setting in (SILENT, *tried.get(cell_of(call), ()))]
+        steps += [Step(kind, setting, call) for setting in (IDLE, *tried.get(cell_of(call), ()))]
     return tuple(steps)
 
 

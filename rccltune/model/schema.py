@@ -303,7 +303,7 @@ def read_json(
     except ValidationError as error:
         found = [_mistake(one) for one in error.errors(include_url=False)]
         said = [" ".join(filter(None, (path(place), words))) for place, _, words in found]
-        raise fails(_gathered(said), where=where, hint=hint) from None
+        raise fails(gathered(said), where=where, hint=hint) from None
     return made
 
 
@@ -408,7 +408,8 @@ def _short(value: object) -> str:
     return printable(text if len(text) <= 60 else text[:57] + "…")
 
 
-def _gathered(messages: list[str]) -> str:
+def gathered(messages: list[str]) -> str:
+    """Several mistakes as one message, of which the first twenty are listed."""
     more = len(messages) - _MOST_SAID
     shown_ones = messages[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])
     if len(messages) == 1:

@@ -108,7 +108,7 @@ class Role(Enum):
 
     FORCED = "forced"
     BASELINE = "baseline"
-    SILENT = "silent"
+    IDLE = "idle"
     RULES = "rules"
     UNSTATED = "unstated"
 
@@ -126,7 +126,7 @@ class Setting:
         """Only a forced setting names parts; channels are at least one."""
         named = (self.algorithm, self.protocol, self.channels) != (None, None, None)
         if named != (self.role is Role.FORCED):
-            raise ValueError("a forced setting names a part, baseline, silent and rules name none")
+            raise ValueError("a forced setting names a part, baseline, idle and rules name none")
         if self.channels is not None and self.channels < 1:
             raise ValueError(f"{self.channels} channels is no setting")
 
@@ -182,15 +182,12 @@ class Setting:
 
 
 BASELINE: Final = Setting(role=Role.BASELINE)
-SILENT: Final = Setting(role=Role.SILENT)
+# Our plugin is loaded and answers nothing.
+IDLE: Final = Setting(role=Role.IDLE)
 # Whatever the rule file that is set answers.
 RULES: Final = Setting(role=Role.RULES)
 UNSTATED: Final = Setting(role=Role.UNSTATED)
-# In tables and options our plugin answering nothing is ``idle``; schedules say ``silent``.
-_SETTING_BY_WORD: Final = {
-    "idle": SILENT,
-    **{str(s): s for s in (BASELINE, SILENT, RULES, UNSTATED)},
-}
+_SETTING_BY_WORD: Final = {str(s): s for s in (BASELINE, IDLE, RULES, UNSTATED)}
 
 
 # On one node of gfx94x and gfx95x the library lets LL128 be chosen with this variable alone.

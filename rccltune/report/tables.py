@@ -37,8 +37,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, Role, Setting, Target, View
 from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
 from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
-from rccltune.session.plan import GRAPH, LOOP
-from rccltune.session.run_samples import GRAPH_UP_TO
+from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.session.samples import load_frame
 from rccltune.verify.verdict import RuleVerdict
 
@@ -168,7 +167,7 @@ def _view(curves: Sequence[Curve]) -> View:
 def _once(curves: Sequence[Curve]) -> list[Curve]:
     """Without the idle plugin beside a baseline."""
     has_baseline = any(one.key.setting == BASELINE for one in curves)
-    return [one for one in curves if not (has_baseline and one.key.setting.role is Role.SILENT)]
+    return [one for one in curves if not (has_baseline and one.key.setting.role is Role.IDLE)]
 
 
 def _setting(panel: str, setting: Setting) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Final
 
 from rccltune.model import grammar
 from rccltune.model.choice import LeftToLibrary, Rule
-from rccltune.model.settings import SILENT, Mode, Scale, Setting, Vendor, vendor_of
+from rccltune.model.settings import IDLE, Mode, Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import (
     compute,
@@ -451,7 +451,7 @@ def _rule(
             algorithm=parts[0], protocol=parts[1], channels=channels if channels > 0 else None
         )
         if named
-        else SILENT,
+        else IDLE,
         n_nodes=_any(n_nodes),
         n_ranks=_any(n_ranks),
         num_pipe_ops=_any(pipe_ops),

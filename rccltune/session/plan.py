@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Setting
+from rccltune.model.settings import BASELINE, IDLE, RULES, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 ANEW: Final = "delete this run's folder; the same command then measures it again."
@@ -31,6 +31,8 @@ MEASURE: Final = "measure"
 ORDER: Final = "order"
 LOOP: Final = "loop"
 GRAPH: Final = "graph"
+# Below it a loop measures how fast the host launches; above, graphs and loops take the same.
+GRAPH_UP_TO: Final = 4 << 20
 # A loop whose calls all have the same root, as rccl-tests': of broadcast and reduce they overlap.
 ONE_ROOT: Final = "one-root"
 # A graph whose buffers the library allocated itself: NCCL registers no others.
@@ -193,7 +195,7 @@ def plan_lines(communicators: Communicators) -> Iterator[str]:
 
 def answer_of(setting: Setting) -> str:
     """What the plugin is told: ``nothing``, ``rules`` or ``ring/ll128``."""
-    return {SILENT: "nothing", RULES: "rules"}.get(setting, str(setting))
+    return {IDLE: "nothing", RULES: "rules"}.get(setting, str(setting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
                 communicator, label = communicator + 1, Label.parse(*words)
                 found.append(PlacedStep(number, communicator, label, None))
             elif kind == ANSWER:
-                setting = SILENT if words == ["nothing"] else Setting.parse(*words)
+                setting = IDLE if words == ["nothing"] else Setting.parse(*words)
             elif line and not line.startswith("#"):
                 found.append(PlacedStep(number, communicator, label, _step(line, setting)))
         except (ValueError, TypeError) as error:

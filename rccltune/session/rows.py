@@ -14,7 +14,7 @@ placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
 clock              loop, graph, one-root or registered of a measure, loop or graph of an order
-setting            what was asked for: ``ring/ll``, ``silent`` (the plugin answers nothing),
+setting            what was asked for: ``ring/ll``, ``idle`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 purpose            what its communicator is for: first, second, asked or site of a sweep,
                    orders or verify
@@ -331,7 +331,7 @@ def _why_not_its_own(
     made, asked, answer = told
     answered = setting_of(answer)
     if wanted.role is not Role.FORCED:
-        is_other = wanted.role is Role.SILENT and answered is not None
+        is_other = wanted.role is Role.IDLE and answered is not None
         return UnusableReason.SUBSTITUTED if is_other else None
     # More is no fault: NCCL 2.29.2 and 2.29.3 ask twice about a call that a symmetric kernel could
     # serve, by the same arguments (src/scheduler/symmetric_sched.cc:103); what ran decides.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from rccltune.model.settings import Role, Setting
+from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.session import plan
 from rccltune.session.rows import setting_of
@@ -20,29 +20,12 @@ from rccltune.session.runs import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-GRAPH_UP_TO: Final = 4 << 20
-# As samples.csv calls our plugin loaded and answering nothing.
-IDLE: Final = "idle"
-SWEEP: Final = "sweep"
-VERIFY: Final = "verify"
-# What is compared at one size: all settings by one clock.
-_SIZE: Final = ("collective", "dtype", "op", "placement", "nbytes")
 _CELL: Final = ["collective", "setting", "placement", "dtype", "op", "nbytes"]
 _AS_MEASURED: Final = (
     *("collective", "dtype", "placement", "clock", "nbytes", "calls"),
     *("time_us", "slowest_us", "unusable", "process", "communicator", "line"),
 )
 _REGISTERED: Final = {"0": False, "1": True}
-
-
-def role_of(setting: Setting) -> str:
-    """The word for who chooses, in samples.csv."""
-    return IDLE if setting.role is Role.SILENT else setting.role.value
-
-
-def word_of(setting: Setting) -> str:
-    """The word for a setting, in samples.csv."""
-    return IDLE if setting.role is Role.SILENT else str(setting)
 
 
 def table_of(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFrame:
@@ -66,14 +49,12 @@ def table_of(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFrame:
     for name in ("n_nodes", "n_ranks", "rank_placement"):
         made[name] = timed["run"].map({at: getattr(one, name) for at, one in files.items()})
     made["op"] = timed["op"].where(timed["collective"].map(reducing).astype(bool), "none")
-    made["setting"] = timed["setting"].map({w: word_of(one) for w, one in settings.items()})
-    made["role"] = timed["setting"].map({w: role_of(one) for w, one in settings.items()})
+    made["setting"] = timed["setting"].map({w: str(one) for w, one in settings.items()})
     made["wrong"] = _wrong(table, timed)
     for name in ("ran", "library"):
         made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
     made["trees"], made["signature"] = _orders(table, timed)
-    made["purpose"] = SWEEP
     # Where starts were compared, communicators of one start say less than they seem to.
     cell = timed.groupby(["collective", "nbytes"], sort=False).ngroup()
     has_starts = (timed["purpose"] == plan.SITE).groupby(cell).transform("any")
@@ -106,36 +87,3 @@ def _orders(table: pd.DataFrame, timed: pd.DataFrame) -> tuple[pd.Series, pd.Ser
     first = probed.groupby(cell)[["trees", "signature"]].first()
     found = timed[cell].join(first, on=cell)
     return found["trees"].astype("Int64"), found["signature"].fillna("").astype(str)
-
-
-def by_clock(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
-    """Measures by the clock that counts at their size: graph up to 4 MiB where there is one.
-
-    Args:
-        measured: with ``clock`` and ``nbytes``.
-        by: columns of what is compared at a size: all settings by one clock.
-    """
-    if measured.empty:
-        return measured
-    size = measured.groupby(list(by), observed=True, sort=False).ngroup()
-    is_graph = measured["clock"] == plan.GRAPH
-    has_graph = is_graph.groupby(size).transform("any")
-    has_loop = (~is_graph).groupby(size).transform("any")
-    counts = has_graph & ((measured["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
-    kept: pd.DataFrame = measured[is_graph == counts]
-    return kept
-
-
-def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
-    """Rows of samples.csv without rough ones, where a setting has better ones at that size.
-
-    Args:
-        measured: with ``rough`` and ``setting``.
-        by: columns of a size, as for :func:`by_clock`.
-    """
-    if not measured["rough"].any():
-        return measured
-    cell = measured.groupby([*by, "setting"], observed=True, sort=False).ngroup()
-    has_fine = (~measured["rough"]).groupby(cell).transform("any")
-    kept: pd.DataFrame = measured[~(measured["rough"] & has_fine)]
-    return kept

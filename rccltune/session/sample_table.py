@@ -9,10 +9,9 @@ n_nodes, n_ranks  of the communicator
 rank_placement    where its ranks were: ``node``, ``one-oam`` …
 dtype, op         the benchmark's words; op is ``none`` where nothing is reduced
 placement         ``out`` of place or ``in`` place
-setting           what was asked for: ``ring/ll128``, ``tree/ll/16``, or its role
-role              ``forced``; ``baseline`` (the site as it is), ``idle`` (our plugin
-                  loaded, answering nothing), ``rules`` (answering by a rule file),
-                  ``unstated`` (nothing says what ran)
+setting           what was asked for: ``ring/ll128``, ``tree/ll/16``; ``baseline`` (the site as
+                  it is), ``idle`` (our plugin loaded, answering nothing), ``rules``
+                  (answering by a rule file), ``unstated`` (nothing says what ran)
 clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launched one
                   by one)
 nbytes            size in bytes, as a tuner sees it
@@ -29,7 +28,6 @@ trees             how many summation trees its setting has at this size, by an e
                   missing where that was not probed (docs/bits.md)
 signature         number of where which tree stands; empty where that was not probed
 unusable          why the time must not be used; empty where it may
-purpose           ``sweep`` or ``verify``: what verified never chooses
 rough             a first look of a sweep, which counts where nothing better is there
 run               where the raw rows are: ``run-3``, a launch, a run in a file
 process           one start of all ranks
@@ -42,13 +40,12 @@ line              of plan.txt in a run, of the log or table elsewhere, from 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.rounding import rounded_times
 from rccltune.model.settings import CurveKey
 from rccltune.session import plan, runs
-from rccltune.session.run_samples import role_of, word_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,12 +53,12 @@ if TYPE_CHECKING:
 # What two times share that are compared as those of one setting.
 KEY: Final = (
     *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement"),
-    *("setting", "role", "clock"),
+    *("setting", "clock"),
 )
 COLUMNS: Final = (
     *KEY,
     *("nbytes", "calls", "time_us", "slowest_us", "wrong"),
-    *("ran", "library", "registered", "trees", "signature", "unusable", "purpose", "rough"),
+    *("ran", "library", "registered", "trees", "signature", "unusable", "rough"),
     *("run", "process", "communicator", "pass", "line"),
 )
 # Kinds of all columns that are no text; text is kept as categories.
@@ -85,13 +82,15 @@ TEXTS: Final = tuple(name for name in COLUMNS if name not in KINDS)
 _CLOCKS: Final = {None: "", False: plan.LOOP, True: plan.GRAPH}
 
 
-def arranged(table: pd.DataFrame) -> pd.DataFrame:
+def arranged(columns: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
     """The table with its columns in their order and of their kinds, its times as they are written.
 
     So what is chosen from a table just made is what is chosen from samples.csv.
     """
+    import pandas as pd
+
     kinds = {name: KINDS.get(name, "category") for name in COLUMNS}
-    ordered: pd.DataFrame = table[list(COLUMNS)].astype(kinds)
+    ordered: pd.DataFrame = pd.DataFrame({n: columns[n] for n in COLUMNS}).astype(kinds)
     for name in _TIMES:
         ordered[name] = rounded_times(ordered[name].to_numpy())
     return ordered
@@ -144,7 +143,7 @@ def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
     table["calls"], table["registered"], table["trees"] = pd.NA, pd.NA, pd.NA
     table["signature"] = ""
     table["slowest_us"] = np.nan
-    table["library"], table["purpose"], table["rough"] = "", "sweep", False
+    table["library"], table["rough"] = "", False
     _name_communicators(table, rows["launch"])
     return arranged(table)
 
@@ -158,8 +157,7 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         key.dtype or "",
         key.redop or "",
         key.placement.value,
-        word_of(key.setting),
-        role_of(key.setting),
+        str(key.setting),
         "",
     )
 

@@ -1,88 +1,46 @@
 """samples.csv: the table of samples (:mod:`rccltune.session.sample_table`) as a file.
 
 ``true`` and ``false``, whole numbers and decimals are written as they are; a field is empty where
-nothing is known. What is read is checked as a whole; where something does not fit, the row is
-looked for and named.
+nothing is known. Each distinct text of a column is read once.
 """
 
 from __future__ import annotations
 
-import csv
+import io
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from rccltune.model.errors import SessionError, reason_of
-from rccltune.model.schema import LARGEST, NAME, odd_letters
+from rccltune.model.errors import SessionError
+from rccltune.model.schema import LARGEST, NAME, gathered, odd_letters
 from rccltune.model.settings import Setting
-from rccltune.model.times import MOST_US, is_usable, printed
+from rccltune.model.times import is_usable, printed
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
 from rccltune.session import plan
-from rccltune.session.run_samples import SWEEP, VERIFY, role_of, word_of
+from rccltune.session.files import read_regular
 from rccltune.session.sample_table import COLUMNS, KINDS, TEXTS, arranged
 
 if TYPE_CHECKING:
     import pandas as pd
 
 HEAD: Final = ",".join(COLUMNS)
-_BOOLEANS: Final = ("true", "false")
-_NAME: Final = re.compile(NAME, re.ASCII)
+_BOOLEANS: Final = {"true": True, "false": False}
 # May be empty: what it is nobody said.
 _OPTIONAL: Final = frozenset(
     (
-        *("rank_placement", "dtype", "op", "clock", "ran", "library", "unusable"),
+        *("rank_placement", "dtype", "op", "clock", "ran", "library", "unusable", "time_us"),
         *("calls", "slowest_us", "wrong", "registered", "trees", "signature", "line"),
     )
 )
-# Neighbours that few combinations have are written as one piece.
-_PIECES: Final = (
-    COLUMNS[: COLUMNS.index("nbytes")],
-    *((name,) for name in ("nbytes", "calls", "time_us", "slowest_us")),
-    COLUMNS[COLUMNS.index("wrong") : COLUMNS.index("pass")],
-    *((name,) for name in ("pass", "line")),
-)
-_CHUNK: Final = 50_000
 
 
 def write(table: pd.DataFrame, stream: IO[bytes]) -> None:
     """Write a table; its bytes depend on its rows only."""
-    stream.write(f"{HEAD}\n".encode())
-    for start in range(0, len(table), _CHUNK):
-        part = table.iloc[start : start + _CHUNK]
-        pieces = (_texts(part[list(names)]) for names in _PIECES)
-        rows = "\n".join(map(",".join, zip(*pieces, strict=True)))
-        stream.write(f"{rows}\n".encode())
-
-
-def _texts(part: pd.DataFrame) -> list[str]:
-    """The text of each row; what many rows share is made once."""
-    columns = list(part.columns)
-    if len(columns) == 1:
-        column = part[columns[0]]
-        missing = column.isna()
-        if missing.all():
-            return [""] * len(column)
-        words = list(map(repr, column.tolist()))
-        for at in missing.to_numpy().nonzero()[0].tolist():
-            words[at] = ""
-        return words
-    number = part.groupby(columns, observed=True, sort=False, dropna=False).ngroup().to_numpy()
-    first = part[~part.duplicated()]
-    texts = [",".join(map(_text, row)) for row in first.astype(object).itertuples(index=False)]
-    return [texts[at] for at in number]
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - of any column
-    import pandas as pd
-
-    if isinstance(value, str):
-        marks = any(mark in value for mark in ',"\r\n')
-        return '"' + value.replace('"', '""') + '"' if marks else value
-    if value is pd.NA:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    words = {value: word for word, value in _BOOLEANS.items()}
+    booleans = {name: table[name].map(words) for name in ("registered", "rough")}
+    table.assign(**booleans).to_csv(stream, index=False, lineterminator="\n")
 
 
 def read(path: Path, n_rows: int | None = None) -> pd.DataFrame:
@@ -93,52 +51,28 @@ def read(path: Path, n_rows: int | None = None) -> pd.DataFrame:
         n_rows: how many were written; None where nobody counted.
 
     Raises:
-        SessionError: a row that does not fit, or fewer or more of them.
+        SessionError: every text that does not fit, by its line; or fewer or more rows.
     """
-    import pandas as pd
-
-    told: dict[str, Any] = {
-        name: KINDS.get(name, "category") for name in COLUMNS if name not in _NAMES
-    }
-    empty = {name: [""] for name in KINDS if name in _OPTIONAL or name == "time_us"}
-    # Before its third version pandas reads some numbers a digit off unless it is told not to, and
-    # a number that a NUL is in only to there.
-    exact: dict[str, Any] = {}
-    if int(pd.__version__.partition(".")[0]) < 3:
-        exact["float_precision"] = "round_trip"
-        if b"\0" in path.read_bytes():
-            raise _first_mistake(path, "it has a NUL")
-    try:
-        table = pd.read_csv(
-            path,
-            dtype=told,
-            # A category would take names of digits alone for numbers, and lose their zeros.
-            converters=dict.fromkeys(_NAMES, str),
-            keep_default_na=False,
-            na_values=empty,
-            skip_blank_lines=False,
-            **exact,
-            encoding="utf-8",
-            on_bad_lines="error",
-        )
-    except (ValueError, TypeError, OverflowError) as error:
-        # pandas names no row, or not as people count them.
-        raise _first_mistake(path, str(error)) from None
-    for name in _NAMES:
-        table[name] = table[name].astype("category")
-    why = _why_odd(table)
-    if why is not None:
-        raise _first_mistake(path, why)
+    raw = _texts(path)
+    mistakes: list[tuple[int, str]] = []
+    columns = {name: _column(raw[name], mistakes) for name in COLUMNS}
+    _check(path, mistakes)
+    table = arranged(columns)
+    _check(path, _contradictions(table))
     if n_rows is not None and len(table) != n_rows:
-        raise unreadable(str(path), f"it has {len(table)} rows, and {n_rows} were written")
-    return arranged(table)
+        raise _unreadable(str(path), f"it has {len(table)} rows, and {n_rows} were written")
+    return table
 
 
-_NAMES: Final = ("run", "process")
+def _check(path: Path, mistakes: list[tuple[int, str]]) -> None:
+    """Raise SessionError with all mistakes, where there are any."""
+    if mistakes:
+        (line, why), *more = sorted(mistakes)
+        said = [f"line {number}: {words}" for number, words in sorted(mistakes)]
+        raise _unreadable(f"{path}:{line}", gathered(said) if more else why)
 
 
-def unreadable(where: str, why: str) -> SessionError:
-    """Say that samples.csv cannot be read, and how it is made again."""
+def _unreadable(where: str, why: str) -> SessionError:
     return SessionError(
         f"samples.csv cannot be read: {why}",
         where=where,
@@ -146,159 +80,146 @@ def unreadable(where: str, why: str) -> SessionError:
     )
 
 
+def _texts(path: Path) -> pd.DataFrame:
+    """Every field as it is written.
+
+    Raises:
+        SessionError: the file is no text, or a row has more fields than there are columns.
+    """
+    import pandas as pd
+
+    content = read_regular(path)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _unreadable(f"{path}:{line}", "a byte is no UTF-8") from None
+    if "\0" in text:
+        # pandas would end the field there.
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise _unreadable(f"{path}:{line}", "it has a NUL")
+    try:
+        raw = pd.read_csv(
+            io.StringIO(text),
+            dtype=str,
+            keep_default_na=False,
+            skip_blank_lines=False,
+        )
+    except ValueError as error:
+        # pandas names the line.
+        raise _unreadable(str(path), printable(str(error)[:200])) from None
+    if not isinstance(raw.index, pd.RangeIndex):
+        # pandas takes what rows have before as many fields as the head for their names.
+        raise _unreadable(f"{path}:2", f"it has more than {len(COLUMNS)} fields")
+    return raw
+
+
+def _column(raw: pd.Series, mistakes: list[tuple[int, str]]) -> Any:  # noqa: ANN401 - an array of pandas
+    """Values of a column; what does not fit goes to the mistakes, each text once, by its line."""
+    import pandas as pd
+
+    name = str(raw.name)
+    codes, texts = pd.factorize(raw, sort=name in TEXTS)
+    read, values = _READERS[name], list[Any]()
+    for code, text in enumerate(texts):
+        try:
+            if not text and name not in _OPTIONAL:
+                raise ValueError("is empty")  # noqa: TRY301 - told as the others are
+            values.append(read(text) if text else None)
+        except ValueError as error:
+            mistakes.append((int((codes == code).argmax()) + 2, f"{name}: {error}"))
+    if mistakes:
+        return None
+    if name in TEXTS:
+        return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
+    return pd.Series(values, dtype=KINDS[name]).take(codes).array
+
+
+def _contradictions(table: pd.DataFrame) -> list[tuple[int, str]]:
+    """Rows whose fields do not fit each other: the first of each kind, by its line."""
+    is_timed = table["time_us"].notna() & table["nbytes"].between(1, MAX_NBYTES)
+    odd = {
+        "fewer n_ranks than n_nodes": table["n_ranks"] < table["n_nodes"],
+        "time_us and nbytes are of no call, and nothing says why": ~is_timed
+        & (table["unusable"] == ""),
+    }
+    return [(int(rows.to_numpy().argmax()) + 2, why) for why, rows in odd.items() if rows.any()]
+
+
 # ---- What fits ----------------------------------------------------------------------------------
 
 
-def _setting(text: str) -> None:
-    if word_of(Setting.parse(text)) != text:
+def _setting(text: str) -> str:
+    if str(Setting.parse(text)) != text:
         raise ValueError(f"'{printable(text[:40])}' is not how a setting is written here")
+    return text
 
 
-def _one_of(text: str, words: Collection[str]) -> None:
-    if text not in words:
-        raise ValueError(f"'{printable(text[:40])}' is none of {', '.join(sorted(words))}")
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"'{printable(text[:40])}' is none of {', '.join(words)}")
+        return text
+
+    return read
 
 
-def _line(text: str) -> None:
+def _line(text: str) -> str:
     if odd_letters(text):
         raise ValueError(f"'{printable(text[:40])}' has a letter that is no plain text")
+    return text
 
 
-def _word(text: str) -> None:
+def _word(text: str) -> str:
     """A name that may stand in a path."""
-    if not _NAME.fullmatch(text):
+    if not re.fullmatch(NAME, text, re.ASCII):
         raise ValueError(f"'{printable(text[:40])}' is no name")
+    return text
 
 
-def _whole(text: str, least: int = 0) -> None:
+def _whole(text: str, least: int = 0) -> int:
     fits = text.isascii() and text.isdigit() and len(text) <= 19
     if not fits or not least <= int(text) <= LARGEST:
         raise ValueError(f"'{printable(text[:40])}' is no whole number from {least} to 2^63-1")
+    return int(text)
 
 
-def _time(text: str) -> None:
-    if not is_usable(printed(text)):
+def _time(text: str) -> float:
+    time_us = printed(text)
+    if not is_usable(time_us):
         raise ValueError(f"'{printable(text[:40])}' is no time in µs")
+    return time_us
 
 
-def _checks() -> dict[str, Callable[[str], None]]:
-    """Checks of the fields of each column, where they are not empty."""
-    return {
-        "collective": lambda text: (Collective(text), None)[1],
-        "n_nodes": partial(_whole, least=1),
-        "n_ranks": partial(_whole, least=1),
-        "rank_placement": _word,
-        "dtype": _line,
-        "op": _line,
-        "placement": partial(_one_of, words=[one.value for one in Placement]),
-        "setting": _setting,
-        "role": _line,
-        "clock": partial(_one_of, words=(plan.GRAPH, plan.LOOP)),
-        "nbytes": _whole,
-        "calls": _whole,
-        "time_us": _time,
-        "slowest_us": _time,
-        "wrong": _whole,
-        "ran": _setting,
-        "library": _setting,
-        "registered": partial(_one_of, words=_BOOLEANS),
-        "trees": partial(_whole, least=1),
-        "signature": _word,
-        "unusable": partial(_one_of, words=[one.value for one in UnusableReason]),
-        "purpose": partial(_one_of, words=(SWEEP, VERIFY)),
-        "rough": partial(_one_of, words=_BOOLEANS),
-        "run": _word,
-        "process": _word,
-        "communicator": _whole,
-        "pass": _whole,
-        "line": _whole,
-    }
+def _boolean(text: str) -> bool:
+    return _BOOLEANS[_one_of(*_BOOLEANS)(text)]
 
 
-def _check_row(row: dict[str, str], checks: dict[str, Callable[[str], None]]) -> None:
-    """Raise ValueError where a row does not fit."""
-    for name, check in checks.items():
-        text = row[name]
-        if text:
-            try:
-                check(text)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        elif name not in _OPTIONAL and not (name == "time_us" and row["unusable"]):
-            raise ValueError(f"{name} is empty")
-    if row["role"] != role_of(Setting.parse(row["setting"])):
-        raise ValueError(
-            f"role is '{printable(row['role'][:40])}', and the setting {row['setting']}"
-        )
-    if int(row["n_ranks"]) < int(row["n_nodes"]):
-        raise ValueError(f"{row['n_ranks']} ranks on {row['n_nodes']} nodes is no scale")
-    if not row["unusable"] and not 0 < int(row["nbytes"]) <= MAX_NBYTES:
-        raise ValueError(f"a call of {row['nbytes']} bytes has no time that may be used")
-
-
-def _why_odd(table: pd.DataFrame) -> str | None:
-    """Reason why a table does not fit that could be read; None where all does."""
-    checks = _checks()
-    try:
-        for name in TEXTS:
-            _check_words(table[name], checks[name])
-    except ValueError as error:
-        return f"{error}"
-    pairs = table[["setting", "role"]].drop_duplicates().itertuples(index=False)
-    if any(role_of(Setting.parse(setting)) != role for setting, role in pairs):
-        return "a role is not that of its setting"
-    return None if _fits(table).all() else "a number does not fit"
-
-
-def _check_words(column: pd.Series, check: Callable[[str], None]) -> None:
-    """Raise ValueError where a text of a column does not fit."""
-    if column.isna().any():
-        raise ValueError(f"{column.name}: a field is missing")
-    for text in column.cat.categories:
-        if text:
-            check(text)
-        elif column.name not in _OPTIONAL:
-            raise ValueError(f"{column.name} is empty")
-
-
-def _fits(table: pd.DataFrame) -> pd.Series:
-    """Whether the numbers of each row fit."""
-    nbytes, time_us = table["nbytes"], table["time_us"]
-    fits = (table["n_nodes"] >= 1) & (table["n_ranks"] >= table["n_nodes"])
-    for name in ("nbytes", "calls", "wrong", "communicator", "pass", "line"):
-        fits &= (table[name] >= 0).fillna(value=True).astype(bool)
-    for times in (time_us, table["slowest_us"]):
-        fits &= times.isna() | ((times > 0) & (times < MOST_US))
-    is_timed = time_us.notna() & (nbytes > 0) & (nbytes <= MAX_NBYTES)
-    found: pd.Series = fits & ((table["unusable"] != "") | is_timed)
-    return found
-
-
-def _first_mistake(path: Path, otherwise: str) -> SessionError:
-    """The first row that does not fit, by its line."""
-    checks = _checks()
-    try:
-        for number, fields in _rows(path):
-            try:
-                if len(fields) != len(COLUMNS):
-                    raise ValueError(f"{len(fields)} fields instead of {len(COLUMNS)}")  # noqa: TRY301 - told as the others are
-                _check_row(dict(zip(COLUMNS, fields, strict=True)), checks)
-            except ValueError as error:
-                return unreadable(f"{path}:{number}", str(error))
-    except (csv.Error, OSError) as error:
-        return unreadable(str(path), reason_of(error))
-    return unreadable(str(path), printable(otherwise[:200]))
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
-    """Line and fields of each row behind the header."""
-    with path.open("rb") as stream:
-        for number, content in enumerate(stream, start=1):
-            try:
-                text = content.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise unreadable(
-                    f"{path}:{number}", f"byte {error.start + 1} of the line is no UTF-8"
-                ) from None
-            if number > 1:
-                yield number, next(csv.reader([text.rstrip("\r\n")], strict=True), [])
+_READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "collective": _one_of(*(one.value for one in Collective)),
+    "n_nodes": partial(_whole, least=1),
+    "n_ranks": partial(_whole, least=1),
+    "rank_placement": _word,
+    "dtype": _line,
+    "op": _line,
+    "placement": _one_of(*(one.value for one in Placement)),
+    "setting": _setting,
+    "clock": _one_of(plan.GRAPH, plan.LOOP),
+    "nbytes": _whole,
+    "calls": _whole,
+    "time_us": _time,
+    "slowest_us": _time,
+    "wrong": _whole,
+    "ran": _setting,
+    "library": _setting,
+    "registered": _boolean,
+    "trees": partial(_whole, least=1),
+    "signature": _word,
+    "unusable": _one_of(*(one.value for one in UnusableReason)),
+    "rough": _boolean,
+    "run": _word,
+    "process": _word,
+    "communicator": _whole,
+    "pass": _whole,
+    "line": _whole,
+}

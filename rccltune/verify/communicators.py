@@ -23,12 +23,12 @@ from rccltune.model import defaults
 from rccltune.model.choice import Rule
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import RULES, SILENT
+from rccltune.model.settings import IDLE, RULES
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.reader import read_rules
 from rccltune.session import files, plan, rows, runs, store
 from rccltune.session.exclusion import wrong_rows
-from rccltune.session.run_samples import GRAPH_UP_TO
+from rccltune.session.plan import GRAPH_UP_TO
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
@@ -247,7 +247,7 @@ def _quiet_from(table: pd.DataFrame) -> int | None:
     import numpy as np
 
     own = table[
-        (table["setting"] == str(SILENT))
+        (table["setting"] == str(IDLE))
         & (table["purpose"] == plan.SECOND)
         & (table["step"] == plan.MEASURE)
         & (table["nbytes"] > GRAPH_UP_TO)
@@ -279,7 +279,7 @@ def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]
         VerificationError: the library computes wrong results by itself.
     """
     spoiled = wrong_rows(table)
-    own = spoiled[spoiled["setting"] == str(SILENT)]
+    own = spoiled[spoiled["setting"] == str(IDLE)]
     if len(own):
         raise wrong_by_itself(str(own["collective"].iloc[0]), list(own["nbytes"]), where)
     ruled = spoiled[spoiled["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()

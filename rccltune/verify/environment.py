@@ -16,7 +16,7 @@ from rccltune.analyse.paired import level_of
 from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.model.choice import Rule, Verdict
-from rccltune.model.settings import BASELINE, RULES, SILENT, Setting
+from rccltune.model.settings import BASELINE, IDLE, RULES, Setting
 from rccltune.rules.reader import read_rules
 from rccltune.session import plan
 from rccltune.session.plan import CollectiveCall, Label, Step
@@ -52,7 +52,7 @@ def is_better(
     """
     runs_there = _SideSettings(rules, _chosen(site, BASELINE))
     mine = of_scale(read_rules(text.encode()), measuring.ground.place.scale)
-    runs_here = _SideSettings(mine, _chosen(measuring.table(), SILENT))
+    runs_here = _SideSettings(mine, _chosen(measuring.table(), IDLE))
     digest = digest_of(bare(text), [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
     calls = {
         call: setting

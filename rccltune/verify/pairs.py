@@ -18,12 +18,20 @@ from rccltune.compare.judging import A, B, means, with_stalls
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule
-from rccltune.model.settings import RULES, SILENT, Scale
+from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.session import plan
-from rccltune.session.plan import GRAPH, LOOP, ONE_ROOT, REGISTERED, CollectiveCall, Label, Step
+from rccltune.session.plan import (
+    GRAPH,
+    GRAPH_UP_TO,
+    LOOP,
+    ONE_ROOT,
+    REGISTERED,
+    CollectiveCall,
+    Label,
+    Step,
+)
 from rccltune.session.rows import setting_of
-from rccltune.session.run_samples import GRAPH_UP_TO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,8 +51,8 @@ _LOOP_SIZES: Final = 3
 _TYPED_SIZES: Final = 3
 # Sizes that no rule is for are called in so many communicators.
 _FOR_OTHERS: Final = 2
-TURNS: Final = ((SILENT, RULES, RULES, SILENT), (RULES, SILENT, SILENT, RULES))
-_SHORT_TURNS: Final = ((SILENT, RULES), (RULES, SILENT))
+TURNS: Final = ((IDLE, RULES, RULES, IDLE), (RULES, IDLE, IDLE, RULES))
+_SHORT_TURNS: Final = ((IDLE, RULES), (RULES, IDLE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +274,7 @@ def changes_in(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
     Args:
         table: rows of the sweep's runs.
     """
-    idle = table[table["setting"] == str(SILENT)]
+    idle = table[table["setting"] == str(IDLE)]
     idle = idle[(idle["step"] == plan.MEASURE) & (idle["library"] != "")]
     found: dict[str, list[tuple[int, int]]] = {}
     for collective, own in idle.groupby("collective", sort=False):
@@ -314,7 +322,7 @@ def _checks(calls: VerificationCalls) -> Iterator[Step]:
     typed = (call for own in calls.sizes for call in _in_bfloat16(calls, own))
     for call in (*calls_of(calls), *typed):
         kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
-        yield Step(kind, SILENT, call)
+        yield Step(kind, IDLE, call)
         yield Step(kind, RULES, call)
 
 

@@ -25,14 +25,13 @@ from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.rounding import rounded_record
-from rccltune.model.settings import RULES, SILENT, Setting
+from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
 from rccltune.rules.choices import choice_of
 from rccltune.rules.documents import intervals_left
 from rccltune.rules.reader import read_rules
 from rccltune.session import plan
-from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Label, Step
-from rccltune.session.run_samples import GRAPH_UP_TO
+from rccltune.session.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
 from rccltune.verify.rewriting import of_scale
@@ -172,7 +171,7 @@ def _timings(
             if not any(rule.reaches(nbytes) for rule in own):
                 continue
             call = CollectiveCall(collective, sides.dtype, sides.op, _OUT, nbytes)
-            settings = [SILENT, RULES]
+            settings = [IDLE, RULES]
             settings += [PIN] * plan.has(collective, PIN)
             if (collective, nbytes) in fastest:
                 settings.append(fastest[collective, nbytes])
@@ -277,7 +276,7 @@ def _times(
             found = () if setting is None else _microseconds(table, name, size, setting)
             return float(np.median(found)) if len(found) else None
 
-        library_us, rules_us = middle(SILENT), middle(RULES)
+        library_us, rules_us = middle(IDLE), middle(RULES)
         if library_us is not None and rules_us is not None:
             yield rounded_record(
                 BitsTime(
@@ -295,7 +294,7 @@ def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVe
     for one in times:
         logs = [
             np.log(_microseconds(table, one.collective.value, one.nbytes, setting))
-            for setting in (SILENT, RULES)
+            for setting in (IDLE, RULES)
         ]
         mean = apart(*logs)
         if mean is None:

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from rccltune.analyse.noise import Array
 from rccltune.analyse.paired import LogMean, apart, is_equal
-from rccltune.model.settings import BASELINE, SILENT, Setting
+from rccltune.analyse.points import by_clock
+from rccltune.model.settings import BASELINE, IDLE, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.session import plan
-from rccltune.session.run_samples import by_clock
 from rccltune.verify.verdict import IdleEffect
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SiteAndIdle:
     @cached_property
     def _sides(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
         """Log times of the site as it is, and of the plugin idle, by collective."""
-        site, idle = (_by_start(_in_starts(self.table, one)) for one in (BASELINE, SILENT))
+        site, idle = (_by_start(_in_starts(self.table, one)) for one in (BASELINE, IDLE))
         return site, idle
 
     def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[IdleEffect]:

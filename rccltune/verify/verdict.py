@@ -11,8 +11,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, format_size, format_span
-from rccltune.session.plan import GRAPH, LOOP
-from rccltune.session.run_samples import GRAPH_UP_TO
+from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP
 
 _TOO_WIDE: Final = 1.05
 

@@ -242,7 +242,7 @@ def test_the_plugin_that_answers_nothing_is_the_library_and_no_choice(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
     """It ran beside the settings; the baseline counts where it is the faster one by far."""
-    idle = {"silent": [100.0] * 8, "ring/ll": [60.0] * 8}
+    idle = {"idle": [100.0] * 8, "ring/ll": [60.0] * 8}
     samples = make_samples(idle, launches="abc", paired=True)
     (zone,) = rules(choose_from(samples))
     assert (str(zone.setting), zone.state) == ("ring/ll", RuleState.PROVEN)
@@ -268,14 +268,14 @@ def test_where_the_idle_plugin_is_slower_a_rule_may_restore(
     make_samples: MakeSamples, choose_from: ChooseFrom, *, forced: float, restores: bool
 ) -> None:
     """Without a gain over the site as it is, if its interval excludes a loss of 2 %; marked so."""
-    tuned = {"silent": [130.0] * 8, "tree/ll": [forced] * 8}
+    tuned = {"idle": [130.0] * 8, "tree/ll": [forced] * 8}
     samples = make_samples(tuned, launches="abcdefgh", paired=True)
     samples += make_samples({"baseline": [100.0] * 8}, launches="ijklmnop")
     found = rules(choose_from(samples))
     assert [str(zone.setting) for zone in found] == ["tree/ll"] * restores
     assert all(zone.state is RuleState.RESTORES for zone in found)
     # Where idle is as fast as the site nothing was taken away, and nothing is given back.
-    same = {"silent": [100.0] * 8, "tree/ll": [100.0] * 8}
+    same = {"idle": [100.0] * 8, "tree/ll": [100.0] * 8}
     samples = make_samples(same, launches="abcdefgh", paired=True)
     samples += make_samples({"baseline": [100.0] * 8}, launches="ijklmnop")
     assert rules(choose_from(samples)) == []

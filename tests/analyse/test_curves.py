@@ -17,7 +17,7 @@ from rccltune.analyse.fit import fit_session
 from rccltune.cli import run
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
+from rccltune.model.settings import BASELINE, IDLE, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 
 KIB, MIB = 1024, 1 << 20
@@ -40,7 +40,7 @@ def sample(nbytes: int, time_us: float, launch: str = "a", **changes: object) ->
     return replace(plain, **changes)
 
 
-@pytest.mark.parametrize("setting", [Setting.parse("ring/ll"), BASELINE, SILENT])
+@pytest.mark.parametrize("setting", [Setting.parse("ring/ll"), BASELINE, IDLE])
 def test_latency_and_bandwidth_are_recovered_exactly(
     fit_curves: FitCurves, setting: Setting
 ) -> None:
@@ -50,7 +50,7 @@ def test_latency_and_bandwidth_are_recovered_exactly(
     # Where the site was not timed the idle plugin stands for it.
     assert {one.key.setting for one in curves} == {
         setting,
-        *([BASELINE] if setting == SILENT else []),
+        *([BASELINE] if setting == IDLE else []),
     }
     curve = next(one for one in curves if one.key.setting == setting)
     line = curve.fit(Model.LINEAR)

@@ -21,7 +21,7 @@ from rccltune.analyse.library_behaviour import (
     library_settings,
 )
 from rccltune.analyse.points import TARGET
-from rccltune.model.settings import BASELINE, SILENT, CurveKey, Scale, Setting
+from rccltune.model.settings import BASELINE, IDLE, CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 
 KIB, MIB = 1024, 1 << 20
@@ -43,14 +43,14 @@ def measured(
     return [
         Sample(
             key=replace(KEY, setting=setting, placement=placement),
-            launch=f"run-{1 + (setting is SILENT)}:{k}",
+            launch=f"run-{1 + (setting is IDLE)}:{k}",
             nbytes=nbytes,
             time_us=(20 + nbytes / 1e4)
-            * (effect(nbytes) if setting is SILENT else 1)
+            * (effect(nbytes) if setting is IDLE else 1)
             * float(np.exp(rng.normal(0, spread))),
             clock=clock,
         )
-        for setting in (BASELINE, SILENT)
+        for setting in (BASELINE, IDLE)
         for placement in Placement
         for k in range(n)
         for nbytes in SIZES

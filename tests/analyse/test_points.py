@@ -32,7 +32,6 @@ def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - colu
         "setting": "ring/ll",
         "nbytes": 64 * KIB,
         "clock": "loop",
-        "purpose": "sweep",
         "rough": False,
         "time_us": time_us,
         "unusable": "",
@@ -138,12 +137,6 @@ def test_what_was_measured_with_care_counts_in_place_of_what_was_roughly() -> No
     ]
     found = points.points(table(rows)).set_index("setting")["time_us"]
     assert found.to_dict() == pytest.approx({"ring/ll": 11.0, "tree/ll": 20.0})
-
-
-def test_nothing_of_a_verification_is_chosen_from() -> None:
-    """What was chosen must not be chosen again from what tests it."""
-    assert point([row(10.0), row(5.0, purpose="verify")])["time_us"] == pytest.approx(10)
-    assert table([row(5.0, purpose="verify")]).empty
 
 
 @pytest.mark.parametrize("bad", [{"unusable": "wrong"}, {"time_us": np.nan}, {"time_us": 0.0}])

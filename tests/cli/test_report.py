@@ -249,7 +249,7 @@ def test_a_spoilt_verdict_is_named(copied: Path, capsys: Capture) -> None:
 
 ROWS = st.lists(
     st.tuples(
-        st.sampled_from(["baseline", "silent", "ring/ll", "ring/ll/8", "ring/ll/16", "tree/ll128"]),
+        st.sampled_from(["baseline", "idle", "ring/ll", "ring/ll/8", "ring/ll/16", "tree/ll128"]),
         st.sampled_from([1, 8, 1024, 3000, 1 << 20, 1 << 30]),
         st.floats(0.01, 1e9, allow_nan=False),
         st.sampled_from(["in", "out"]),
@@ -264,7 +264,7 @@ ROWS = st.lists(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @settings(max_examples=20)
-@given(ROWS, st.sampled_from([None, "silent", "ring/ll"]))
+@given(ROWS, st.sampled_from([None, "idle", "ring/ll"]))
 def test_whatever_was_measured_makes_a_page(
     rows: list[tuple[str, int, float, str, str, int]], baseline: str | None
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rccltune.compare.comparison import are_sessions
 from rccltune.compare.sides import Side, list_sides, parse_side
 from rccltune.model.errors import CommandLineError, InputFileError, RccltuneError
-from rccltune.model.settings import RULES, SILENT, Setting
+from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.variants.catalog import load_catalog
 
@@ -37,7 +37,7 @@ def test_words_are_joined_by_a_plus(tmp_path: Path) -> None:
     assert found.variables == (("NCCL_NTHREADS", "512"), ("RCCL_X", "a=b"))
     assert found.answer == Setting.parse("tree/ll128/16")
     assert side("torch").library == Path("torch")
-    assert side("idle").answer == SILENT
+    assert side("idle").answer == IDLE
 
 
 def test_a_rule_file_brings_the_variables_that_it_needs(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_is_typed_wins_over_the_catalog() -> None:
 def test_a_setting_is_forced_where_a_side_answers_nothing_else() -> None:
     """As ``--setting`` says: two libraries by one kernel."""
     assert side("torch", "ring/ll").answer == Setting.parse("ring/ll")
-    assert side("idle", "ring/ll").answer == SILENT
+    assert side("idle", "ring/ll").answer == IDLE
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rccltune.measure import passes
 from rccltune.measure.passes import SweepScope
 from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import BASELINE, RULES, SILENT, Role, Scale, Setting
+from rccltune.model.settings import BASELINE, IDLE, RULES, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.releases import release_of
 from rccltune.session import plan, rows, runs
@@ -50,7 +50,7 @@ def the_one(units: list[passes.RunPlan]) -> tuple[Step, ...]:
 def test_a_plan_is_read_as_it_was_written() -> None:
     """An answer stands once before the steps that it is for; lines count from 1."""
     first = [
-        step("check", "silent"),
+        step("check", "idle"),
         step("check", "ring/ll128"),
         step("measure", "ring/ll128", clock="loop"),
     ]
@@ -132,9 +132,9 @@ def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() ->
     kinds = [one.kind if one.clock == "" else one.clock for one in steps]
     assert [kind for kind, _ in itertools.groupby(kinds)] == ["call", "check", "loop", "graph"]
     assert unit.plugin
-    assert {one.setting for one in steps if one.kind == "call"} == {SILENT}
+    assert {one.setting for one in steps if one.kind == "call"} == {IDLE}
     first = next(one for one in steps if one.clock == "loop")
-    assert (first.setting, first.call.nbytes) == (SILENT, 4 * MIB)
+    assert (first.setting, first.call.nbytes) == (IDLE, 4 * MIB)
     clocks = {(one.call.nbytes, one.clock) for one in steps if one.clock}
     assert clocks == {
         (1024, "graph"),
@@ -174,8 +174,8 @@ def test_in_the_second_pass_each_setting_is_timed_between_idle_ones() -> None:
         for _, own in itertools.groupby(steps, key=lambda one: (one.clock, one.call)):
             settings = [one.setting for one in own]
             assert len(settings) > 1
-            assert set(settings[::2]) == {SILENT}
-            assert SILENT not in settings[1::2]
+            assert set(settings[::2]) == {IDLE}
+            assert IDLE not in settings[1::2]
 
 
 def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_pat
     assert {one.call.nbytes for one in steps_of(units)} == {MIB}
     assert {one.setting for one in steps_of(units[:1])} == {BASELINE}
     settings = {one.setting for one in steps_of(units[1:2])}
-    assert SILENT in settings
+    assert IDLE in settings
     assert len(settings) > 1
     # The same setting with the same channels is the same kernels: nothing is to be timed.
     make(tmp_path / "same", first, ending={})
@@ -256,7 +256,7 @@ def test_the_library_as_it_is_says_what_it_runs_and_is_not_timed() -> None:
     asked = [one.call.nbytes for one in steps]
     assert asked == [16384, 19456, 23552, 27648, 32768]
     first = the_one(passes.plan_first_pass(scope))
-    silent = {one.call.nbytes for one in first if one.setting == SILENT and not one.clock}
+    silent = {one.call.nbytes for one in first if one.setting == IDLE and not one.clock}
     assert silent == set(asked)
 
 
@@ -264,7 +264,7 @@ def test_collectives_that_no_tuner_is_asked_for_have_no_settings() -> None:
     """They are measured as they are, out of place."""
     units = passes.plan_first_pass(wanted(sizes={Collective.ALLTOALL: (1024,)}))
     assert {(one.setting, one.call.placement) for one in steps_of(units)} == {
-        (SILENT, Placement.OUT_OF_PLACE)
+        (IDLE, Placement.OUT_OF_PLACE)
     }
 
 
@@ -277,7 +277,7 @@ def test_sizes_are_multiples_of_what_can_be_called() -> None:
 def test_steps_are_equal_whatever_effort_they_take() -> None:
     """So that a session goes on where another release would measure longer."""
     rough, fine = (
-        Step("measure", SILENT, call(), "loop", TimingEffort(1000, least_calls, 300_000))
+        Step("measure", IDLE, call(), "loop", TimingEffort(1000, least_calls, 300_000))
         for least_calls in (4, 12)
     )
     assert rough == fine
@@ -352,7 +352,7 @@ def test_rules_that_reduce_are_verified_in_bfloat16_too() -> None:
             assert {one.call.nbytes for one in other} == expected
             assert {one.call.collective for one in other} <= {Collective.ALL_REDUCE}
             timed = [one.setting for one in other if one.kind == "measure"]
-            turn = [SILENT, RULES] if number == 0 else [RULES, SILENT]
+            turn = [IDLE, RULES] if number == 0 else [RULES, IDLE]
             assert timed == turn * len(expected)
 
 

@@ -218,7 +218,7 @@ def test_the_step_in_flight_is_to_blame(
     tmp_path: Path, ending: dict[str, Any], failure: Failure, *, stalled: bool
 ) -> None:
     """Its setting, for its collective."""
-    steps = [step("check", "silent"), step("check", "ring/ll"), step("check", "tree/ll")]
+    steps = [step("check", "idle"), step("check", "ring/ll"), step("check", "tree/ll")]
     remarks = ["failed 6 ncclAllReduce: unhandled error"]
     own = make(tmp_path, steps, done=[3, 2], remarks=remarks if ending["exit_code"] else [])
     (own / "log.txt").write_text("rccltune-perf: rank 1: rank 0 is gone\nsomething\n")

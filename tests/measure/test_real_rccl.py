@@ -49,7 +49,7 @@ def is_obeyed(table: pd.DataFrame, *settings: str) -> None:
     called = table[table["step"].isin(("call", "check"))].drop_duplicates(["setting", "nbytes"])
     baseline, silent = (
         called[called["setting"] == name].set_index("nbytes")["ran"].sort_index()
-        for name in ("baseline", "silent")
+        for name in ("baseline", "idle")
     )
     # At four sizes an octave, where they have a whole number of KiB; so idle stands for the site.
     assert len(baseline) > timed["nbytes"].nunique()

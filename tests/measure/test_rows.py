@@ -16,8 +16,8 @@ from rccltune.session import rows, runs
 from rccltune.session.plan import Label, Step
 
 STEPS = [
-    *(step("check", name) for name in ("silent", "ring/ll", "tree/simple/4")),
-    *(step("measure", name, clock="graph") for name in ("silent", "ring/ll", "tree/simple/4")),
+    *(step("check", name) for name in ("idle", "ring/ll", "tree/simple/4")),
+    *(step("measure", name, clock="graph") for name in ("idle", "ring/ll", "tree/simple/4")),
 ]
 
 
@@ -51,7 +51,7 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     assert (last["run"], last["purpose"]) == (1, "first")
     check = table.iloc[2]
     assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
-    assert reasons(tmp_path) == dict.fromkeys(("silent", "ring/ll", "tree/simple/4"), "")
+    assert reasons(tmp_path) == dict.fromkeys(("idle", "ring/ll", "tree/simple/4"), "")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_time_counts_where_the_setting_ran(
 ) -> None:
     """What was asked for is not yet what ran; the others' times stay their own."""
     make(tmp_path, STEPS, told=answering(**said))
-    assert reasons(tmp_path) == {"silent": "", "ring/ll": reason, "tree/simple/4": ""}
+    assert reasons(tmp_path) == {"idle": "", "ring/ll": reason, "tree/simple/4": ""}
 
 
 def test_rows_of_a_library_that_asks_three_times_are_its_settings_own(
@@ -89,7 +89,7 @@ def test_rows_of_a_library_that_asks_three_times_are_its_settings_own(
     steps = [
         step(
             row["step"],
-            "silent" if row["answer"] == "none" else row["answer"],
+            "idle" if row["answer"] == "none" else row["answer"],
             int(row["nbytes"]),
             clock="graph" if row["step"] == "measure" else "",
         )

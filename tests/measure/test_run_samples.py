@@ -68,10 +68,10 @@ def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
     own = make(tmp_path, timed("ring/ll", 1024, "graph"), number=3)
     (row,) = rows_of(tmp_path).to_dict("records")
     process = runs.read_run(own).file.process
-    said = {"setting": "ring/ll", "role": "forced", "ran": "ring/ll/8", "clock": "graph"}
+    said = {"setting": "ring/ll", "ran": "ring/ll/8", "clock": "graph"}
     where = {"run": "run-3", "process": process, "communicator": 0, "pass": 0, "line": 5}
     scale = {"n_nodes": 1, "n_ranks": 2, "rank_placement": "node"}
-    rest = {"purpose": "sweep", "rough": True, "wrong": 0, "unusable": ""}
+    rest = {"rough": True, "wrong": 0, "unusable": ""}
     assert {name: row[name] for name in (*said, *where, *scale, *rest)} == {
         **said,
         **where,
@@ -146,7 +146,7 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     (out,) = excluded(found, rows.rows_of_runs(found))
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
-    make(tmp_path, timed("silent", 1024, "graph"), number=2, ending=ending | {"setting": None})
+    make(tmp_path, timed("idle", 1024, "graph"), number=2, ending=ending | {"setting": None})
     assert len(excluded(runs.read_runs(tmp_path))) == 1
 
 
@@ -201,11 +201,11 @@ def fine_of(table: pd.DataFrame, nbytes: int) -> Sequence[Setting]:
 def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
     """Within 10 % of the best somewhere or chosen by the library, where it is not hopeless."""
     times = {
-        ("silent", 1024): 10.0,
+        ("idle", 1024): 10.0,
         ("ring/ll", 1024): 14.0,
         ("tree/ll", 1024): 10.9,
         ("ring/simple", 1024): 13.0,
-        ("silent", 2048): 10.0,
+        ("idle", 2048): 10.0,
         ("ring/ll", 2048): 30.0,
         ("tree/ll", 2048): 5.0,
         ("ring/simple", 2048): 20.0,

@@ -250,7 +250,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(ground: Ground) -> Non
     quick = ground.table("kept").query("step == 'measure' and purpose == 'first'")
     assert not quick.duplicated(["setting", "placement", "nbytes", "clock"]).any()
     assert len(set(quick.groupby("setting").size())) == 1
-    assert set(quick["setting"]) == {"silent", "ring/ll", "ring/simple", "tree/ll"}
+    assert set(quick["setting"]) == {"idle", "ring/ll", "ring/simple", "tree/ll"}
 
 
 def strike(ground: Ground, whom: str, process: subprocess.Popen[bytes]) -> None:

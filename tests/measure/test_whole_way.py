@@ -140,7 +140,7 @@ def test_a_budget_ends_it_and_the_next_command_goes_on(
     capsys.readouterr()
     assert ground.sweep("--budget", "10m") == 0
     assert len(ground.table()) > n_rows
-    table = ground.table().query("step == 'measure' and setting != 'silent'")
+    table = ground.table().query("step == 'measure' and setting != 'idle'")
     names = ["purpose", "setting", "placement", "nbytes", "clock"]
     assert table.groupby(names).size().max() == 4
     assert set(table["unusable"]) == {"", "ineligible"}

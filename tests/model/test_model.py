@@ -10,7 +10,7 @@ from sample_rows import Sample
 from rccltune.model.choice import Rule, Zone
 from rccltune.model.settings import (
     BASELINE,
-    SILENT,
+    IDLE,
     UNSTATED,
     CurveKey,
     Mode,
@@ -35,7 +35,7 @@ SETTINGS = st.builds(
 )
 
 
-@given(SETTINGS | st.sampled_from([BASELINE, SILENT, UNSTATED]))
+@given(SETTINGS | st.sampled_from([BASELINE, IDLE, UNSTATED]))
 def test_a_setting_reads_back_from_its_text(setting: Setting) -> None:
     """samples.csv and options hold settings as text; nothing is lost on the way."""
     assert Setting.parse(str(setting)) == setting

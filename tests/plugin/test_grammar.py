@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError
-from rccltune.model.settings import SILENT, Scale, Setting
+from rccltune.model.settings import IDLE, Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.decision import cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary
@@ -161,5 +161,5 @@ def first(rules: tuple[Rule, ...], nbytes: int) -> Setting | None:
         mode = rule.only_mode
         here = mode is None or (mode.compute == "CPX" and mode.memory in (None, "NPS4"))
         if here and rule.matches(Collective.ALL_REDUCE, nbytes, SCALE):
-            return None if rule.setting == SILENT else rule.setting
+            return None if rule.setting == IDLE else rule.setting
     return None

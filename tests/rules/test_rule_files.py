@@ -278,7 +278,7 @@ def test_todays_forms_are_tolerated() -> None:
     )
 
     assert read.findings == ()
-    assert [str(r.setting) for r in read.rules] == ["ring/ll", "-/-/16", "silent"]
+    assert [str(r.setting) for r in read.rules] == ["ring/ll", "-/-/16", "idle"]
 
 
 @given(st.binary(max_size=400))

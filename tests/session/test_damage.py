@@ -34,7 +34,7 @@ _VALUES: Final[tuple[object, ...]] = (
     float("nan"),
     "",
     "odd\u202e\n",
-    "silent",
+    "idle",
     [],
     {},
     True,

@@ -212,7 +212,7 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
         {
             "step": "measure",
             "purpose": "verify",
-            "setting": "silent",
+            "setting": "idle",
             "collective": "all_reduce",
             "dtype": "float",
             "placement": "out",

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rccltune.model.settings import BASELINE, SILENT
+from rccltune.model.settings import BASELINE, IDLE
 from rccltune.model.vocabulary import Collective
 from rccltune.session import plan
 from rccltune.verify.site_and_idle import SiteAndIdle
@@ -24,7 +24,7 @@ def table() -> pd.DataFrame:
     kinds = [("idle", n, plan.FIRST, start, 30.0) for n in SWEPT for start in range(2)]
     kinds += [
         (side, n, plan.SITE, f"{side}{start}", us)
-        for side, us in ((str(BASELINE), 20.0), (str(SILENT), 30.0))
+        for side, us in ((str(BASELINE), 20.0), (str(IDLE), 30.0))
         for n in DIFFERENT
         for start in range(8)
     ]
