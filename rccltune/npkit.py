@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.launch import overrides, signals
+from rccltune.launch import signals
 from rccltune.machine.files import has_any
-from rccltune.measure import rccl_tests, rccl_tests_sweep
-from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
-from rccltune.measure.site import Site
+from rccltune.measure import instrument
+from rccltune.measure.rank_program import waiting_ranks
+from rccltune.measure.rccl_tests_sweep import is_gated
+from rccltune.measure.request import Request
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
-from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Setting
 from rccltune.model.vocabulary import Collective, Protocol, UnusableReason, format_size
-from rccltune.session import files, store
+from rccltune.session import files, plan, runs, store
+from rccltune.session.plan import CollectiveCall, Label, Step, TimingEffort
+from rccltune.session.rows import rows_of_runs
+from rccltune.session.runs import Run
 
 FOLDER: Final = "npkit"
 # RCCL's own trace generator leaves out the first five calls.
 _N_WARMUP: Final = 5
+_EFFORT: Final = TimingEffort(least_us=0, least_calls=20, most_us=1_000_000)
 _EVENT_BYTES: Final = 16
-_EVENTS: Final = re.compile(
-    r"(?:gpu_events_rank_\d+_(?:buf|channel)|cpu_events_rank_\d+_channel)_\d+"
-)
 _GPU_CLOCK: Final = re.compile(r"gpu_clock_rate_rank_(\d+)")
 _SHOWN: Final = 8
 # RCCL's src/init.cc asks for the variable, and warns where it is missing, only under ENABLE_NPKIT.
@@ -68,13 +69,11 @@ class Dump:
     Attributes:
         ranks: that wrote their clock, which is written last.
         n_gpu_events: over all ranks and buffers.
-        damaged: files of events whose length is no whole number of them.
     """
 
     ranks: tuple[int, ...]
     n_files: int
     n_gpu_events: int
-    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ class DumpResult:
     """Result of a launch with NPKit's events.
 
     Attributes:
-        launch: folder of the launch.
+        run: its folder.
         folder: where the library wrote.
         generator: npkit_trace_generator.py, None where it was not found.
         header: npkit_event.h, None where it was not found.
@@ -91,7 +90,7 @@ class DumpResult:
 
     chosen: DumpPlan
     simulated: bool
-    launch: Path
+    run: Path
     folder: Path
     dump: Dump
     generator: Path | None
@@ -100,75 +99,75 @@ class DumpResult:
 
 
 def dump_setting(
-    folder: Path, into: Path, chosen: DumpPlan, wanted: Sweep, site: Site, *, reporter: Reporter
+    folder: Path, into: Path, chosen: DumpPlan, wanted: Request, *, reporter: Reporter
 ) -> DumpResult:
-    """Run a setting once at one size, with NPKit's dump.
+    """Run a setting at one size, with NPKit's dump.
 
     Args:
         folder: the session.
         into: where the library writes; a folder that every host has.
         chosen: what is run.
-        wanted: the sweep, whose calls and type count.
-        site: where.
+        wanted: the session's own sweep, which says where, and of which type.
         reporter: told what is worth telling.
 
     Raises:
         CommandLineError: the folder is not empty.
-        MachineError: no NPKit, or several GPUs in a process.
+        MachineError: no NPKit.
         LaunchError: it failed, another setting ran, or the dump is of no use.
     """
-    check_dump(into, site)
-    own = (
-        folder
-        / FOLDER
-        / f"{chosen.collective.value}-{str(chosen.setting).replace('/', '-')}-{chosen.nbytes}"
-    )
+    home = (folder / FOLDER).resolve()
+    found = instrument.find_instrument(wanted.site, home, None)
+    library = found.ground.library.file
+    check_dump(into, library)
     into.mkdir(parents=True, exist_ok=True)
+    into = into.resolve()
+    sweep = wanted.sweep
+    call = CollectiveCall(
+        chosen.collective, sweep.dtypes[0], sweep.redop, sweep.placements[0], chosen.nbytes
+    )
+    steps = [
+        *[Step(plan.CALL, chosen.setting, call)] * _N_WARMUP,
+        Step(plan.MEASURE, chosen.setting, call, plan.LOOP, _EFFORT),
+    ]
+    is_forced = chosen.setting.protocol is Protocol.LL128 and is_gated(found.site)
+    added = [*([LL128_FORCED] if is_forced else []), ("NPKIT_DUMP_DIR", str(into))]
+    ground = replace(found.ground, added=(*found.ground.added, *added))
     with files.writing(folder, reporter), signals.interruptible():
-        node = None if site.node is None else folder / FOLDER / store.NODE_FILE
-        if node is not None:
-            files.write_atomically(node, (folder / store.NODE_FILE).read_bytes())
-        with files.disk_errors(own):
-            shutil.rmtree(own, ignore_errors=True)
-        ran = rccl_tests.launch(
-            RcclTestsSetup(site=site, node=node),
-            _command(chosen, wanted, site),
-            own,
-            rccl_tests.stated_of(site, chosen.collective, chosen.setting),
-            added=_variables(chosen, site, into),
-        )
-        _check_ran(ran, chosen)
-        dump = read_dump(into)
-        useless = why_useless(dump, site.scale.n_ranks)
-        if useless is not None:
-            raise LaunchError(
-                f"NPKit's dump is of no use: {useless}",
-                where=str(into),
-                hint="docs/measuring.md says how RCCL is built with it; the sweep is kept.",
-            )
-    generator, header = find_tools(_places(site))
+        if found.site.node is not None:
+            files.write_atomically(home / store.NODE_FILE, (folder / store.NODE_FILE).read_bytes())
+        with waiting_ranks(
+            ground, home, site=os.environ, with_plugin=True, largest=chosen.nbytes
+        ) as ranks:
+            ranks.make({Label(plan.FIRST, 0): steps})
+            run = ranks.end()
+    _check_ran(run, chosen)
+    dump = read_dump(into)
+    useless = why_useless(dump, ground.n_ranks)
+    if useless is not None:
+        raise LaunchError(f"NPKit's dump is of no use: {useless}", where=str(into))
+    generator, header = find_tools([library, _ROCM])
     return DumpResult(
         chosen=chosen,
-        simulated=site.node is not None,
-        launch=own,
-        folder=into.resolve(),
+        simulated=found.site.node is not None,
+        run=run.folder,
+        folder=into,
         dump=dump,
         generator=generator,
         header=header,
-        command=next_command(generator, header, into.resolve(), own.resolve() / "trace"),
+        command=next_command(generator, header, into, run.folder / "trace"),
     )
 
 
-def check_dump(folder: Path, site: Site) -> None:
-    """Whether a dump can be made here, before anything is measured.
+def check_dump(folder: Path, library: Path) -> None:
+    """Whether a dump can be made here, before anything is started.
 
     Args:
         folder: where the library is to write.
-        site: where it would run.
+        library: that would run.
 
     Raises:
         CommandLineError: the folder holds something already.
-        MachineError: the library has no NPKit, or a process would have several GPUs.
+        MachineError: the library has no NPKit.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandLineError(
@@ -176,22 +175,7 @@ def check_dump(folder: Path, site: Site) -> None:
             where=str(folder),
             hint="events of several launches have the same names; name an empty or a new folder.",
         )
-    reason = None
-    if site.launcher.flavour == "none" and site.scale.n_ranks > 1:
-        reason = "without a launcher all ranks are in one"
-    elif site.seating.n_started != site.scale.n_ranks:
-        reason = "groups side by side write files of the same names"
-    if reason is not None:
-        raise MachineError(
-            f"NPKit supports one GPU in a process, and {reason}",
-            hint="sweep without --launcher none and NCCL_TESTS_SPLIT, so that every rank is a "
-            "process of its own in one communicator.",
-        )
-    library = site.library_file
-    if library is None and site.node is not None:
-        # The stand-in for the benchmark is that for the library as well.
-        library = Path(next(iter(site.programs.values())))
-    if library is not None and not has_npkit(library):
+    if not has_npkit(library):
         raise MachineError(
             "this library was built without NPKit",
             where=str(library),
@@ -205,100 +189,52 @@ def has_npkit(library: Path) -> bool:
     return has_any(library, _WARNS, _ASKS)
 
 
-def _command(chosen: DumpPlan, wanted: Sweep, site: Site) -> tuple[str, ...]:
-    """The command line: one size, one pass.
-
-    Raises:
-        MachineError: the setting cannot run here.
-    """
-    reason = rccl_tests_sweep.why_left_out(chosen.setting, site, is_named=True)
-    if reason is not None:
-        raise MachineError(f"{chosen} cannot run: {reason}")
-    call = BenchmarkCall(
-        collective=chosen.collective,
-        min_nbytes=chosen.nbytes,
-        max_nbytes=chosen.nbytes,
-        dtype=wanted.dtypes[0],
-        op=wanted.redop,
-        placements=wanted.placements,
-        warmup=_N_WARMUP,
-    )
-    return rccl_tests.command(site, call)
-
-
-def _variables(chosen: DumpPlan, site: Site, into: Path) -> list[tuple[str, str]]:
-    """Variables that force the setting and have its events written."""
-    is_forced = chosen.setting.protocol is Protocol.LL128 and rccl_tests_sweep.is_gated(site)
-    return [
-        *overrides.switches(chosen.setting),
-        *([LL128_FORCED] if is_forced else []),
-        ("NPKIT_DUMP_DIR", str(into.resolve())),
-    ]
-
-
-def _check_ran(ran: BenchmarkResult, chosen: DumpPlan) -> None:
-    """Check that the launch ended well, and that what ran is what was asked for.
+def _check_ran(run: Run, chosen: DumpPlan) -> None:
+    """Check that the ranks ended well, and that what ran is what was asked for.
 
     Raises:
         LaunchError: not so.
     """
-    if ran.table is None or ran.failure is not None:
+    if run.ended is not None and run.ended.failure is not None:
         raise LaunchError(
-            f"{chosen} failed with NPKit's dump: {ran.words}",
-            where=str(ran.folder),
+            f"{chosen} failed with NPKit's dump: it {run.ended.failure.words}: {run.ended.words}",
+            where=str(run.folder / runs.LOG_FILE),
             hint="NPKit needs memory for its events on every GPU.",
         )
-    reasons = {UnusableReason(word) for word in ran.table["unusable"].unique() if word}
-    if reasons or ran.table.empty:
-        said = ", ".join(sorted(reason.meaning for reason in reasons)) or "no row"
+    reasons = {UnusableReason(word) for word in rows_of_runs([run])["unusable"] if word}
+    if reasons:
+        said = ", ".join(sorted(reason.meaning for reason in reasons))
         raise LaunchError(
             f"NPKit's dump is not of {chosen}: {said}",
-            where=str(ran.folder),
-            hint="its log and trace are there; the dump stays where it was written.",
+            where=str(run.folder),
+            hint="the dump stays where it was written.",
         )
 
 
 def read_dump(folder: Path) -> Dump:
     """Look at every file; raises OSError where the folder cannot be read."""
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-    events = {name: size for name, size in sizes.items() if _EVENTS.fullmatch(name)}
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
     clocks = (_GPU_CLOCK.fullmatch(name) for name in sizes)
-    on_gpu = sum(size for name, size in events.items() if name.startswith("gpu"))
+    on_gpu = sum(size for name, size in sizes.items() if name.startswith("gpu_events_rank_"))
     return Dump(
         ranks=tuple(sorted(int(found[1]) for found in clocks if found)),
         n_files=len(sizes),
         n_gpu_events=on_gpu // _EVENT_BYTES,
-        damaged=tuple(name for name, size in events.items() if size % _EVENT_BYTES),
     )
 
 
 def why_useless(dump: Dump, n_ranks: int) -> str | None:
     """Why no trace can be made of it, and what would help; None where one can."""
-    if not dump.n_files:
-        return (
-            "the dump folder is empty: the library did not write there, so it is built without "
-            "NPKit or the folder is not the same on every host"
-        )
     missing = sorted(set(range(n_ranks)) - set(dump.ranks))
     if missing:
         named = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
         return f"there is no dump of rank {named}: the folder must be one that every host writes to"
-    if dump.damaged:
-        return f"{dump.damaged[0]} ends within an event: the disk may be full"
     if not dump.n_gpu_events:
         return (
             "it holds no event of a GPU: the library has NPKit without the switches that record "
             "this call (ENABLE_NPKIT_EVENT_…)"
         )
     return None
-
-
-def _places(site: Site) -> list[Path]:
-    """Folders where RCCL's tools may be: its sources are mostly beside those of rccl-tests."""
-    library = site.library_file
-    folder = Path(next(iter(site.programs.values()))).parent
-    beside = [above.parent / "rccl" for above in (folder, *folder.parents[:2])]
-    return [*([library] if library is not None else []), *beside, _ROCM]
 
 
 def find_tools(places: Iterable[Path]) -> tuple[Path | None, Path | None]:

@@ -98,7 +98,7 @@ def verify(
             where=str(place),
             hint="sweep makes one; its sizes and ranks are what is verified.",
         )
-    measured = session_request(place, options_of(options), as_measured=True)
+    measured = session_request(place, options_of(options))
     instrument = session_instrument(measured, place)
     own = verification.rule_file_of(place, instrument.site)
     chosen = path_of(rule_file) or own

@@ -82,7 +82,7 @@ def _wanted(
     if is_deployed or (rules is not None and where is None) or not is_swept(used_session(folder)):
         request = merge_request(None, options, runner=PERF)
     else:
-        request = session_request(used_session(folder), options, as_measured=True)
+        request = session_request(used_session(folder), options)
     if rules is not None:
         return rules_of_file(rules, request)
     return (

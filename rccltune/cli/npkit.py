@@ -52,11 +52,10 @@ def npkit(
     Example:
       rccltune npkit --setting tree/ll --collective all_reduce --bytes 4M -o dump
 
-    Exit codes: 0 done, 2 the folder is not empty, 4 no NPKit in the library, or several GPUs in a
-    process, 5 the launch fails, another setting ran, or the events are of no use, 7 no session.
+    Exit codes: 0 done, 2 the folder is not empty, 4 no NPKit in the library, 5 the ranks fail,
+    another setting ran, or the events are of no use, 7 no session.
     """
     from rccltune.measure.request import session_request
-    from rccltune.measure.site import find_site
     from rccltune.npkit import DumpPlan, dump_setting
     from rccltune.session.store import open_session
 
@@ -64,8 +63,7 @@ def npkit(
     open_session(session)
     measured = session_request(session, {})
     chosen = DumpPlan(collective=collective, setting=setting, nbytes=nbytes)
-    site = find_site(measured.site)
-    done = dump_setting(session, output, chosen, measured.sweep, site, reporter=console)
+    done = dump_setting(session, output, chosen, measured, reporter=console)
     console.result(done, _text(done))
 
 
@@ -75,7 +73,7 @@ def _text(done: DumpResult) -> JoinedLines:
     what = f"{dump.n_gpu_events} events of {len(dump.ranks)} GPUs"
     lines = [
         f"{simulated}NPKit: {done.chosen}: {what}, {dump.n_files} files in {done.folder}",
-        f"the launch: {done.launch}",
+        f"the run: {done.run}",
     ]
     if done.generator is None:
         lines.append(

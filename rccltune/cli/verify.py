@@ -139,7 +139,7 @@ def verify(
             hint=sweep_then_verify(rules or session / file_name(opened.fingerprint))
             + " does it, on the machine.",
         )
-    measured = session_request(session, options, as_measured=True)
+    measured = session_request(session, options)
     instrument = session_instrument(measured, session)
     own = rule_file_of(session, instrument.site)
     chosen = rules or own

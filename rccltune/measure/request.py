@@ -185,9 +185,7 @@ def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.resolve()
 
 
-def session_request(
-    folder: Path, options: Mapping[str, Any], *, as_measured: bool = False
-) -> Request:
+def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
     """The request of a session's own sweep, with options of this command line before them.
 
     What a session of somebody else says about where to run is never followed: programs, libraries
@@ -196,7 +194,6 @@ def session_request(
     Args:
         folder: the session.
         options: of this command line.
-        as_measured: by the runner that measured it; otherwise benchmarks are launched.
 
     Raises:
         CommandLineError: the session is not ours and says what to run; one line names it.
@@ -219,19 +216,7 @@ def session_request(
                 hint=f"take {', '.join(orders)} out of your copy of that file, and what is found "
                 "here is used; or say what to use, where this verb has the option.",
             )
-    said = _read(path)
-    kept = said if as_measured else _by_benchmark(said)
-    return _merged(_over(kept, given(options)), defaults.RUNNER)
-
-
-def _by_benchmark(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What a session's file says, without what only rccltune-perf understands."""
-    if said.get("runner") != PERF:
-        return dict(said)
-    kept = {name: value for name, value in said.items() if name not in OF_PERF}
-    if kept.get("launcher") == "local":
-        del kept["launcher"]
-    return kept | {"runner": defaults.RUNNER}
+    return _merged(_over(_read(path), given(options)), defaults.RUNNER)
 
 
 def _is_harmless(name: str, value: object, folder: Path) -> bool:

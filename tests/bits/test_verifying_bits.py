@@ -125,7 +125,7 @@ def test_a_rule_that_cannot_be_probed_is_refused(row: str, why: str) -> None:
 @pytest.mark.timeout(600)
 def test_no_file_passes_whose_rule_is_of_another_class(rules: Path) -> None:
     """200 files, each with some of its sizes answered by a setting that adds otherwise."""
-    measured = session_request(SESSION, {}, as_measured=True)
+    measured = session_request(SESSION, {})
     sides = CommunicatorPairs(
         instrument=session_instrument(measured, SESSION),
         sweep=measured.sweep,

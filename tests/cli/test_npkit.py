@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rccltune import npkit as npkit_module
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure.site import Site, SiteRequest, find_site
+from rccltune.measure.library import STAND_IN
 from rccltune.model.errors import MachineError
+from rccltune.npkit import check_dump
+from rccltune.session.runs import PROGRAM
 
-SESSION = Path("rccltune-session")
-# MSCCL, which asks no tuner, would take all of these sizes.
-NODE = ["--mode", "spx-nps1", "--simulate", "mi300x", "--env", "RCCL_MSCCL_ENABLE=0"]
-SIZES = ["--min-bytes", "1M", "--max-bytes", "1M"]
+N_RANKS = 8
 # What RCCL's npkit_event.h calls the events of a whole call (develop 0cbce2a7).
 SYNC_CPU, SYNC_GPU, RING = 0x34, 0x33, 0x01
 
@@ -28,19 +25,19 @@ EVENTS = bytes.fromhex(
     "34000000000000000000000000000000 33000000000000000000000000000000"
     "01000000100000000000000000000000 02000000100000001027000000000000"
 )
-# The stand-in benchmark, and behind it the files of RCCL's misc/npkit.cc; it has events of
-# all_reduce, and none of reduce.
+# The rank program, and behind it the files that RCCL's misc/npkit.cc leaves of each rank.
 WITH_NPKIT = """#!/bin/sh
 {real} "$@"
 status=$?
 if [ -n "$NPKIT_DUMP_DIR" ]; then
     cd "$NPKIT_DUMP_DIR" || exit
-    rank=$OMPI_COMM_WORLD_RANK
-    : >cpu_events_rank_${{rank}}_channel_0
-    echo 1 >cpu_clock_period_num_rank_$rank
-    echo 1000000000 >cpu_clock_period_den_rank_$rank
-    echo 100000 >gpu_clock_rate_rank_$rank
-    cp {events} gpu_events_rank_${{rank}}_buf_0
+    for rank in 0 1 2 3 4 5 6 7; do
+        : >cpu_events_rank_${{rank}}_channel_0
+        echo 1 >cpu_clock_period_num_rank_$rank
+        echo 1000000000 >cpu_clock_period_den_rank_$rank
+        echo 100000 >gpu_clock_rate_rank_$rank
+        cp {events} gpu_events_rank_${{rank}}_buf_0
+    done
 fi
 exit $status
 """
@@ -50,28 +47,33 @@ pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
 @pytest.fixture
 def with_npkit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-in benchmarks whose library was built with NPKit."""
+    """A stand-in library that was built with NPKit."""
     folder, there = tmp_path_factory.mktemp("native"), plugin.native_folder()
     for path in there.iterdir():
-        if path.name != "sim":
+        if path.name not in ("sim", PROGRAM):
             (folder / path.name).symlink_to(path)
     (folder / "sim").mkdir()
-    for real in (there / "sim").iterdir():
-        events = folder / f"{real.name}.events"
-        events.write_bytes(EVENTS if real.name == "all_reduce_perf" else b"")
-        program = folder / "sim" / real.name
-        text = WITH_NPKIT.format(real=shlex.quote(str(real)), events=events).encode()
-        # As a compiler leaves the name, by which such a library is known.
-        program.write_bytes(text + b"\0NPKIT_DUMP_DIR\0")
-        program.chmod(0o755)
+    for path in (there / "sim").iterdir():
+        (folder / "sim" / path.name).symlink_to(path)
+    library = folder / STAND_IN
+    content = library.read_bytes()
+    library.unlink()
+    # As a compiler leaves the name, by which such a library is known.
+    library.write_bytes(content + b"\0NPKIT_DUMP_DIR\0")
+    (folder / "events").write_bytes(EVENTS)
+    real = shlex.quote(str(there / PROGRAM))
+    (folder / PROGRAM).write_text(WITH_NPKIT.format(real=real, events=folder / "events"))
+    (folder / PROGRAM).chmod(0o755)
     monkeypatch.setattr(plugin, "native_folder", lambda: folder)
 
 
 @pytest.fixture
 def swept(here: Path, stand_ins: None) -> None:
-    """A session of the node, of one setting at few sizes."""
-    words = [*NODE, *SIZES, "--collective", "all_reduce", "--setting", "ring/ll"]
-    assert run(["sweep", "--runner", "rccl-tests", *words, "-q"]) == 0
+    """A session of the node, of one setting at one size."""
+    node = ["--mode", "spx-nps1", "--simulate", "mi300x", "--np", str(N_RANKS)]
+    sizes = ["--min-bytes", "1M", "--max-bytes", "1M", "--budget", "1m"]
+    what = ["--collective", "all_reduce", "--setting", "ring/ll", "--env", "RCCL_MSCCL_ENABLE=0"]
+    assert run(["sweep", *node, *sizes, *what, "-q"]) == 0
 
 
 def npkit(*more: str, into: str = "d") -> int:
@@ -86,10 +88,9 @@ def events(path: Path) -> list[tuple[int, int, int]]:
     return [(raw[i], *struct.unpack_from("<I3xQ", raw, i + 1)) for i in range(0, len(raw), 16)]
 
 
-@pytest.mark.mpi
 @pytest.mark.usefixtures("with_npkit", "swept")
 def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None:
-    """One launch, eight ranks' events; a setting that the sweep had not, too."""
+    """One start, eight ranks' events; a setting that the sweep had not, too."""
     assert npkit() == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "SIMULATED NPKit: all_reduce ring/ll128 at 1 MiB" in said
@@ -102,26 +103,26 @@ def test_a_setting_leaves_its_events(capsys: pytest.CaptureFixture[str]) -> None
     assert npkit("--json", into="other") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["chosen"]["setting"] == {"algorithm": "ring", "protocol": "ll128"}
-    assert found["dump"]["ranks"] == list(range(8))
+    assert found["dump"]["ranks"] == list(range(N_RANKS))
     assert found["simulated"] is True
 
 
-@pytest.fixture
-def site() -> Site:
-    """One rank, as hardware would have it: nothing is known to be simulated."""
-    wish = SiteRequest(simulate="mi300x-spx-nps1", launcher="none", n_ranks=1)
-    return replace(find_site(wish), node=None)
+@pytest.mark.usefixtures("with_npkit", "swept")
+def test_another_setting_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tree with LL128 in all_gather, which the library has not."""
+    words = ["--setting", "tree/ll128", "--collective", "all_gather", "--bytes", "1M"]
+    assert run(["npkit", *words, "-o", "d"]) == 5
+    assert "NPKit's dump is not of all_gather tree/ll128" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("has", [True, False])
-def test_a_library_of_hardware(site: Site, has: bool, tmp_path: Path) -> None:
-    """Looked into before anything runs; the message says how RCCL is built with it."""
+def test_a_library_is_looked_into_before_anything_runs(has: bool, tmp_path: Path) -> None:
+    """The message says how RCCL is built with it."""
     library = tmp_path / "librccl.so.1"
     library.write_bytes(b"\0NPKIT_DUMP_DIR\0" if has else b"\0MSCCLPP_NPKIT_DUMP_DIR\0")
-    site = replace(site, library_file=library)
     if has:
-        npkit_module.check_dump(tmp_path / "d", site)
+        check_dump(tmp_path / "d", library)
         return
     with pytest.raises(MachineError, match="without") as caught:
-        npkit_module.check_dump(tmp_path / "d", site)
+        check_dump(tmp_path / "d", library)
     assert "--npkit-enable" in str(caught.value.hint)

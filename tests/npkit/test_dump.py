@@ -49,10 +49,6 @@ class TestUseless:
         assert found is not None
         return found
 
-    def test_nothing_was_written(self, tmp_path: Path) -> None:
-        """No NPKit, or another host's folder."""
-        assert lacks(self.why(tmp_path, 2), "NPKit") == []
-
     def test_ranks_are_missing(self, tmp_path: Path) -> None:
         """Those of a host that writes elsewhere."""
         said = self.why(written(tmp_path, [[1], [1]]), 4)
@@ -62,11 +58,6 @@ class TestUseless:
     def test_many_are(self, tmp_path: Path) -> None:
         """Not all are listed."""
         assert "0, 1, 2, 3, 4, 5, 6, 7, …" in self.why(_only(tmp_path), 64)
-
-    def test_an_event_cut_off(self, tmp_path: Path) -> None:
-        """A full disk."""
-        (written(tmp_path, [[2]]) / "gpu_events_rank_0_buf_0").write_bytes(EVENT + b"x")
-        assert lacks(self.why(tmp_path, 1), "gpu_events_rank_0_buf_0") == []
 
     def test_no_switch_was_compiled_in(self, tmp_path: Path) -> None:
         """ENABLE_NPKIT alone records nothing."""
