@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FILE, FOLDER, PERCENT
+from rccltune.cli.options import FILE, FOLDER, PERCENT, markdown_option
 from rccltune.cli.progress import shown_progress
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import defaults
@@ -86,13 +86,7 @@ def _sides(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[Com
     usual=True,
     help="Show the named sides, and which of them exist here.",
 )
-@grouped(
-    "--markdown",
-    type=FOLDER,
-    metavar="FILE",
-    group="Output",
-    help="Write a short table for a pull request.",
-)
+@markdown_option
 @grouped(
     "--bits",
     is_flag=True,

@@ -70,6 +70,18 @@ def allow_need_option(command: F) -> F:
     return with_options(command, (option,), gather)
 
 
+def markdown_option(command: F) -> F:
+    """--markdown FILE, of the verbs whose result is worth a table in a pull request."""
+    option = grouped(
+        "--markdown",
+        type=FOLDER,
+        metavar="FILE",
+        group="Output",
+        help="Write a short table for a pull request.",
+    )
+    return option(command)
+
+
 def session_argument(command: F) -> F:
     """SESSION, which may be left out."""
     return click.argument("session", type=FOLDER, default=DEFAULT_SESSION)(command)

@@ -13,6 +13,7 @@ from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
 from rccltune.cli.options import (
     FOLDER,
+    markdown_option,
     named,
     session_argument,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     "-o", "--output", type=FOLDER, help="File for the page. [default: report.html in the session]"
 )
 @click.option("--force", is_flag=True, help="Replace the file of -o.")
+@markdown_option
 @common
 def report(
     *,
@@ -36,6 +38,7 @@ def report(
     session: Path,
     output: Path | None,
     force: bool,
+    markdown: Path | None,
 ) -> None:
     """Write one page that says what was won, where, and how it was proven.
 
@@ -51,7 +54,7 @@ def report(
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 a rule file was cut, 7 no session, 8
     no usable sample.
     """
-    from rccltune.report.page import report_session
+    from rccltune.report.page import report_session, write_markdown
 
     console.say(f"Session: {session}")
     done = report_session(
@@ -62,6 +65,8 @@ def report(
         session="" if session == DEFAULT_SESSION else shlex.quote(str(session)),
     )
     console.result(done, _text(done))
+    if markdown is not None:
+        write_markdown(session, markdown, reporter=console)
     console.say(f"Next: {done.following}")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import ChoiceArguments, choosing_of_tune
+from rccltune.cli.options import ChoiceArguments, choosing_of_tune, markdown_option
 from rccltune.cli.progress import shown_progress
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
@@ -47,11 +47,13 @@ _SHOWN = 4
 
 @verb("tune")
 @choosing_of_tune
+@markdown_option
 @common
 def tune(
     *,
     console: Console,
     choosing: ChoiceArguments,
+    markdown: Path | None,
     config: Path | None,
     output: Path,
     plan_only: bool,
@@ -126,16 +128,20 @@ def tune(
         if told or not (one.caution.can_wait or one.caution is Caution.MISSING_VIEW)
     )
     plain, text = done.json_fields(), _text(done, told=told)
+    used = done.forced if done.forced and done.is_forced_better else done
     if choosing.workload is not None:
         from rccltune.rules import savings
 
-        used = done.forced if done.forced and done.is_forced_better else done
         rules = [rule for one in used.verified for rule in one.standings if rule.is_kept]
         chosen = savings.by_rules(rules)
         saved = savings.saving_in(choosing.workload, output, chosen, reporter=console)
         plain["saving"] = saved
         text = join_lines([text, savings.saving_text(saved)])
     console.result(plain, text)
+    if markdown is not None:
+        from rccltune.report.page import write_markdown
+
+        write_markdown(used.folder, markdown, reporter=console)
     for one in (done, *([done.forced] if done.forced else [])):
         sweep_perf.stop_if_aside(one.swept, "What is said above holds for the rest.")
 

@@ -439,12 +439,17 @@ def format_last(max_nbytes: int) -> str:
 
 
 def format_time(time_us: float) -> str:
-    """Microseconds, milliseconds or seconds with three significant digits."""
-    if time_us < 1000:
-        return f"{time_us:.3g} µs"
-    if time_us < 1_000_000:
-        return f"{time_us / 1000:.3g} ms"
-    return f"{time_us / 1_000_000:.3g} s"
+    """Microseconds, milliseconds or seconds with three significant digits: ``3.00 ms``."""
+    for value, unit in ((time_us, "µs"), (time_us / 1e3, "ms")):
+        if value < 999.5:
+            return f"{f'{value:#.3g}'.removesuffix('.')} {unit}"
+    return f"{f'{time_us / 1e6:#.3g}'.removesuffix('.')} s"
+
+
+def short_time(time_us: float) -> str:
+    """The same without zeros at its end, for an axis: ``3 ms``."""
+    number, unit = format_time(time_us).split(" ")
+    return f"{float(number):g} {unit}"
 
 
 def algbw(nbytes: int, time_us: float) -> float:

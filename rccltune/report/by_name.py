@@ -8,7 +8,7 @@ from typing import Final
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from rccltune.model.vocabulary import format_size, format_time
+from rccltune.model.vocabulary import format_size, short_time
 from rccltune.report import style
 from rccltune.report.tables import FigureTables
 
@@ -107,7 +107,7 @@ def predictions(tables: FigureTables) -> Figure | None:
         taken = mine.own.merge(mine.points, on=["panel", "nbytes", "setting"])
         style.ring(axes, taken["nbytes"], taken["time_us"], _RINGED)
         style.sizes_axis(axes, mine.points["nbytes"])
-        style.log_axis(axes, "time of a call", format_time)
+        style.log_axis(axes, "time of a call", short_time)
         if len(ends) <= style.MOST_NAMED:
             style.name_lines(axes, ends)
         style.name_panel(axes, panel, 6.0)

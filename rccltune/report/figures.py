@@ -16,7 +16,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from rccltune.model.vocabulary import format_size, format_time
+from rccltune.model.vocabulary import format_size, format_time, short_time
 from rccltune.report import style
 from rccltune.report.tables import FigureTables, rows
 
@@ -186,7 +186,7 @@ def time(tables: FigureTables) -> Figure | None:
                 axes.plot(x, y, color=looks["color"], linestyle=looks["linestyle"], linewidth=1.0)
         _mark_clocks(axes, mine)
         style.sizes_axis(axes, points["nbytes"])
-        style.log_axis(axes, "time of a call", format_time)
+        style.log_axis(axes, "time of a call", short_time)
         _finish(axes, panel, points, "time_us", tables)
     return figure
 

@@ -26,6 +26,7 @@ from rccltune.model.vocabulary import (
     format_last,
     format_size,
     format_span,
+    printable,
 )
 from rccltune.report import figures, style, words
 from rccltune.report.contents import (
@@ -172,13 +173,12 @@ def context(shown: SessionContents) -> dict[str, Any]:
     """Build all that the template fills in; what it says of rules is what their files say."""
     tables = tables_of(shown)
     several = len({one.n_ranks for file in shown.files for one in file.rules}) > 1
-    claim = words.claim(shown)
     names = ", ".join(dict.fromkeys(panel.partition(",")[0] for panel in tables.panels))
     return {
         "title": f"rccltune: {names}",
         "where": _where(shown, tables),
         "marks": list(words.marks(shown)),
-        "claim": f"SIMULATED: {claim}" if shown.simulated else claim,
+        "claim": _claim(shown),
         "first": _gain_figures(tables),
         "rules": [_rules(one, shown, several=several) for one in shown.files if one.rules],
         "old": list(words.old_rules(shown)),
@@ -266,8 +266,38 @@ def _row(rule: Rule, file: RuleFileOfSession, shown: SessionContents) -> dict[st
         "sizes": format_span(rule.min_nbytes, rule.max_nbytes),
         "setting": str(rule.setting) + (" (fallback)" if rule.fallback else ""),
         "gain": words.times(shown.gain_of(rule)),
+        "least": words.least(rule, shown),
         "proof": words.proof(rule, file, shown),
     }
+
+
+def write_markdown(folder: Path, path: Path, *, reporter: Reporter) -> None:
+    """Write what was won, and a row a rule, for a pull request.
+
+    Args:
+        folder: the session.
+        path: the file, which is replaced.
+        reporter: told what is worth telling.
+
+    Raises:
+        SessionError: no session, or one that cannot be read; or the disk refuses.
+        TooLittleDataError: no good sample.
+    """
+    shown = read_contents(folder, reporter=reporter)
+    lines = [f"**{_claim(shown)}**", "", _where(shown, tables_of(shown))]
+    for one in shown.files:
+        rows = [_row(rule, one, shown) for rule in one.rules]
+        if rows:
+            heads = {"collective": "collective", "ranks": "ranks", "sizes": "sizes"}
+            heads |= {"setting": "setting", "gain": "times as fast, mean", "least": "worst size"}
+            lines += ["", f"With {one.needs}:"] * bool(one.needs)
+            lines += ["", f"| {' | '.join(heads.values())} |", f"|{'---|' * len(heads)}"]
+            lines += [f"| {' | '.join(row[name] for name in heads)} |" for row in rows]
+    files.write_atomically(path, "\n".join(printable(line) for line in lines) + "\n")
+
+
+def _claim(shown: SessionContents) -> str:
+    return f"SIMULATED: {words.claim(shown)}" if shown.simulated else words.claim(shown)
 
 
 def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:

@@ -53,6 +53,21 @@ def test_what_is_proven_is_the_node_files_truth(tuned_once: Path) -> None:
     assert [rule["min_nbytes"], rule["max_nbytes"]] == [int(row[1]), int(row[2])]
 
 
+def test_the_summary_as_markdown_has_a_row_a_rule_with_its_mean_and_least_gain(
+    tuned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For a pull request; the headline is the page's."""
+    assert run(["report", "-q", "--markdown", "table.md"]) == 0
+    claim, *lines = Path("table.md").read_text(encoding="utf-8").splitlines()
+    assert claim.strip("*") in " ".join(capsys.readouterr().out.split())
+    assert "at the worst size" in claim
+    [rule] = made.rows(tuned / made.RULES)
+    [row] = (line.split(" | ") for line in lines if "ring/simple" in line)
+    mean, worst = row[4].partition("×")[0], row[5].partition("×")[0]
+    assert rule[4] in row[3]
+    assert 1.0 < float(worst) <= float(mean)
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_ll128_has_a_file_of_its_own_which_the_sites_exports_name_where_it_is_better(
     here: Path, capsys: pytest.CaptureFixture[str]
@@ -102,7 +117,8 @@ def test_a_workload_says_the_sizes_and_what_is_saved(
 ) -> None:
     """record → tune: its sizes are swept, and the saving is a closed form of the node's times."""
     n_calls = 40
-    comm = "#@ comm id=1 host=n pid={} context=0 since=1 nRanks=2 nNodes=1 calls=40 state=whole\n"
+    comm = "#@ comm id=1 host=n pid={} context=0 since=1 nRanks=2 nNodes=1 calls=40 "
+    comm += "keys=1 beyond=0 unknown=0 state=whole\n"
     head = "collective,nBytes,nRanks,nNodes,calls\n"
     row = f"allreduce,{64 * made.KIB},2,1,{2 * n_calls}\n"
     text = "".join(comm.format(pid) for pid in (1, 2)) + head + row

@@ -79,3 +79,20 @@ def test_bus_bandwidth_is_what_the_benchmark_prints(
 def test_every_collective_has_a_factor() -> None:
     """busbw never fails for a collective that can be measured, and is at most twice algbw."""
     assert all(0 < vocabulary.busbw_factor(c, 64) < 2 for c in Collective)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "label", "short"),
+    [
+        (2.8, "2.80 µs", "2.8 µs"),
+        (3000, "3.00 ms", "3 ms"),
+        (10_140, "10.1 ms", "10.1 ms"),
+        (999.7, "1.00 ms", "1 ms"),
+        (123.4, "123 µs", "123 µs"),
+        (2e6, "2.00 s", "2 s"),
+    ],
+)
+def test_a_time_has_three_significant_digits(time_us: float, label: str, short: str) -> None:
+    """In a column all alike; on an axis without zeros at the end."""
+    assert vocabulary.format_time(time_us) == label
+    assert vocabulary.short_time(time_us) == short

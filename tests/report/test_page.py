@@ -40,7 +40,7 @@ HOSTILE = (
 def content(text: str) -> dict[str, Any]:
     """A page that has everything, with a text in every place."""
     block = {"rows": [(text, text, text)], "more": 2}
-    names = ("collective", "ranks", "sizes", "setting", "gain", "proof")
+    names = ("collective", "ranks", "sizes", "setting", "gain", "least", "proof")
     row = dict.fromkeys(names, text)
     rules = {"name": text, "needs": text, "several": True}
     rules |= {"rows": [row], "more": 1, "source": text}
