@@ -138,6 +138,7 @@ def test_mistakes_on_the_command_line_are_named(
     capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
 ) -> None:
     """What is wrong and what to write instead, with the design's exit code."""
+    Path("x").touch()
     assert run(arguments) == code
     assert said in capsys.readouterr().err
 
