@@ -34,7 +34,7 @@ from bench_gpus import OPEN_MPI, devices, rules_of
 from machine import SAFETY, machine
 
 from rccltune.model.choice import Rule
-from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective, format_span
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.writer import rule_line
@@ -44,6 +44,7 @@ GRAPHS_TO = 4 << 20
 LOSSES = {"3 %": (1.02, 1.05), "10 %": (1.06, 1.16)}
 # Sizes, four an octave.
 WIDTHS = {"a quarter octave": 1, "one octave": 4}
+WHERE = ["collective", "n_nodes", "n_ranks"]
 LIMIT_S = 300
 
 
@@ -82,11 +83,10 @@ def main() -> int:
 def judged(options: argparse.Namespace, session: Path) -> int:
     """Make the files and verify each; 1 where one is not judged as it must be."""
     times = times_of(session)
-    own = rules_of(session)[1]
     if options.part == "null":
-        made = null_files(times, own) * options.files
+        made = null_files(times) * options.files
     else:
-        made = slower_files(options, times, own)
+        made = slower_files(options, times, rules_of(session)[1])
     began, outcomes = time.monotonic(), []
     for number, one in enumerate(made[: options.files], 1):
         spent_s = time.monotonic() - began
@@ -104,16 +104,17 @@ def times_of(session: Path) -> pd.DataFrame:
     """A row a collective and size: what the library runs, and how each setting compares.
 
     Returns:
-        Columns ``collective``, ``nbytes``, ``library`` (as ``ring/ll``), and one a setting with how
-        many times as long as the library's own choice it takes.
+        Columns ``collective``, ``n_nodes``, ``n_ranks``, ``nbytes``, ``library`` (as ``ring/ll``), and
+        one a setting with how many times as long as the library's own choice it takes.
     """
     samples = pd.read_csv(session / "samples.csv", dtype={"unusable": str}, low_memory=False)
     samples = samples[samples["time_us"].notna() & samples["unusable"].isna()]
     graph = samples["clock"] == "graph"
     samples = samples[graph == (samples["nbytes"] <= GRAPHS_TO)]
-    where = ["collective", "nbytes"]
-    own = samples[samples["setting"] == str(BASELINE)]
-    library = own.groupby(where)["ran"].agg(lambda ran: ran.str.rpartition("/")[0].mode().iloc[0])
+    where = [*WHERE, "nbytes"]
+    own = samples[(samples["setting"] == str(IDLE)) & samples["ran"].notna()]
+    ran = own["ran"].str.split("/").str[:2].str.join("/")
+    library = ran.groupby([own[name] for name in where]).agg(lambda ran: ran.mode().iloc[0])
     base = own.groupby(where)["time_us"].median()
     forced = samples[samples["setting"].str.contains("/")]
     taken = forced.pivot_table("time_us", where, "setting", aggfunc="median")
@@ -121,17 +122,17 @@ def times_of(session: Path) -> pd.DataFrame:
     return compared
 
 
-def null_files(times: pd.DataFrame, own: RuleFile) -> list[Made]:
+def null_files(times: pd.DataFrame) -> list[Made]:
     """The library's own choice as rules, a collective a file."""
     made = []
-    for name, table in times.dropna(subset="library").groupby("collective"):
+    for where, table in times.dropna(subset="library").groupby(WHERE):
         rows = table.sort_values("nbytes")
         runs = list(zip(rows["nbytes"].astype(int), rows["library"], strict=True))
         rules = []
         for setting, spans in groupby(runs, key=lambda row: row[1]):
             sizes = [nbytes for nbytes, _ in spans]
-            rules.append(rule(own, str(name), sizes[0], sizes[-1], setting))
-        made.append(Made(f"{name}, {len(rules)} rules over {len(runs)} sizes", rules))
+            rules.append(rule(where, sizes[0], sizes[-1], setting))
+        made.append(Made(f"{where[0]}, {len(rules)} rules over {len(runs)} sizes", rules))
     return made
 
 
@@ -142,39 +143,41 @@ def slower_files(options: argparse.Namespace, times: pd.DataFrame, own: RuleFile
     found = {kind: list(losers(times, *kind)) for kind in kinds}
     made = []
     for loss, width in (kind for _ in range(options.files) for kind in kinds if found[kind]):
-        name, setting, sizes = draw.choice(found[loss, width])
+        where, setting, sizes = draw.choice(found[loss, width])
         # From the middle between two sizes to the next middle, as rules are.
         first, last = round(sizes[0] * 2**-0.125), round(sizes[-1] * 2**0.125)
-        loser = rule(own, name, first, last, setting)
+        loser = rule(where, first, last, setting)
         rest = [one for one in own.rules if one.collective is loser.collective]
-        what = f"{name} {format_span(first, last)}, {width}, {loss} slower: {setting}"
+        what = f"{where[0]} {format_span(first, last)}, {width}, {loss} slower: {setting}"
         made.append(Made(what, [loser, *rest], loser, sizes))
     return made
 
 
-def losers(times: pd.DataFrame, loss: str, width: str) -> Iterator[tuple[str, str, list[int]]]:
-    """Collective, setting and sizes at each of which it loses so much."""
+def losers(
+    times: pd.DataFrame, loss: str, width: str
+) -> Iterator[tuple[tuple[Any, ...], str, list[int]]]:
+    """Collective and ranks, setting, and sizes at each of which it loses so much."""
     least, most = LOSSES[loss]
-    for name, rows in times.groupby("collective"):
+    for where, rows in times.groupby(WHERE):
         table = rows.sort_values("nbytes")
         sizes = table["nbytes"].astype(int).tolist()
-        for setting in table.columns.difference(["collective", "nbytes", "library"]):
+        for setting in table.columns.difference([*WHERE, "nbytes", "library"]):
             fits = table[setting].between(least, most).tolist()
             for at in range(len(sizes) - WIDTHS[width] + 1):
                 if all(fits[at : at + WIDTHS[width]]):
-                    yield str(name), str(setting), sizes[at : at + WIDTHS[width]]
+                    yield where, str(setting), sizes[at : at + WIDTHS[width]]
 
 
-def rule(own: RuleFile, name: str, first: int, last: int, setting: str) -> Rule:
-    """A line for the ranks that the session's rules are for."""
-    like = own.rules[0]
+def rule(where: tuple[Any, ...], first: int, last: int, setting: str) -> Rule:
+    """A line for a collective of so many nodes and ranks."""
+    collective, n_nodes, n_ranks = where
     return Rule(
-        collective=Collective.parse(name),
+        collective=Collective.parse(collective),
         min_nbytes=first,
         max_nbytes=last,
         setting=Setting.parse(setting),
-        n_nodes=like.n_nodes,
-        n_ranks=like.n_ranks,
+        n_nodes=int(n_nodes),
+        n_ranks=int(n_ranks),
     )
 
 
