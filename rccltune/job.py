@@ -61,8 +61,6 @@ BENCHMARK: Final = "Avg bus bandwidth *: (?P<rate>[0-9.]+)"
 # A run is ended when it takes so many times what the first took, and this more.
 _PATIENCE: Final = 3.0
 _MORE_S: Final = 30.0
-# Of a run that takes less, its duration is mostly what starting and loading take.
-_SHORT_S: Final = 1.0
 # A loss below it is said and is no reason for another exit code: counting calls may cost as much.
 _NEGLIGIBLE: Final = 0.005
 # Share of marked steps that warm up: libraries compile, caches fill, communicators are made.
@@ -154,7 +152,7 @@ class JobResult:
             f"In force: rules answered {hits} of {calls} calls",
             *([f"Ended after {made} of {self.planned} pairs"] if made < self.planned else []),
             f"Compared: {self.measure}{more}; the first run warms up and is not counted",
-            *([f"Note: set in every run: {', '.join(self.site)}"] if self.site else []),
+            *([f"Note: the job as it is has {', '.join(self.site)}"] if self.site else []),
         )
 
     def json_fields(self) -> dict[str, Any]:
@@ -332,13 +330,14 @@ class _Trial:
     def make_runs(self, budget_s: float | None) -> None:
         """Make all runs, or as many as the budget allows."""
         first = self._make_run(0, "as-is", budget_s or math.inf)
-        self._check_first(first)
+        self._refuse_simulated_durations(first)
         result, n_kinds = self._result, len(self._given)
         result.planned = pairs_in(budget_s, first.seconds, n_kinds)
         n_runs = result.planned * n_kinds
         self._reporter.say(
-            f"Plan: {result.planned} pairs, {n_runs} runs in turns, about "
-            f"{format_time(1e6 * n_runs * first.seconds)}; compared: {result.measure}"
+            f"First run: {format_time(1e6 * first.seconds)}. Plan: {result.planned} pairs, "
+            f"{n_runs} runs in turns, about {format_time(1e6 * n_runs * first.seconds)}; "
+            f"compared: {result.measure}"
         )
         limit_s = _PATIENCE * first.seconds + _MORE_S
         pair_s = 0.0
@@ -350,14 +349,17 @@ class _Trial:
             kinds = tuple(self._given) if pair % 2 else tuple(self._given)[::-1]
             made = {kind: self._make_run(pair, kind, limit_s) for kind in kinds}
             pair_s = sum(run.seconds for run in made.values())
-            said = (f"{self._number(made[kind])} {WORDS[kind]}" for kind in WORDS if kind in made)
+            said = (
+                f"{run.failure or f'{run.value:.4g}'} {WORDS[kind]}"
+                for kind in WORDS
+                if (run := made.get(kind))
+            )
             self._reporter.say(f"Pair {pair}: {', '.join(said)}")
 
-    def _check_first(self, run: JobRun) -> None:
-        """Refuse to compare what simulated runs take; warn where they are short."""
-        result, taken = self._result, format_time(1e6 * run.seconds)
-        self._reporter.say(f"First run: {taken}")
-        printed = (run.folder / "stdout.log").read_bytes()
+    def _refuse_simulated_durations(self, first: JobRun) -> None:
+        """Stop where runs would be compared by what the simulator takes."""
+        printed = (first.folder / "stdout.log").read_bytes()
+        result = self._result
         result.simulated |= _SIMULATED.search(printed) is not None
         if result.measure == DURATION and result.simulated:
             raise CommandLineError(
@@ -365,11 +367,6 @@ class _Trial:
                 where=str(result.folder),
                 hint=f"compare a number that it prints: --measure '{BENCHMARK}' takes the one of "
                 "rccl-tests.",
-            )
-        if result.measure == DURATION and run.seconds < _SHORT_S:
-            self._reporter.say(
-                f"Warning: a run takes {taken}, mostly to start: compare marked steps "
-                "(rccltune.torch) or a number that it prints (--measure), or let it run longer"
             )
 
     def _make_run(self, pair: int, kind: str, limit_s: float) -> JobRun:
@@ -432,13 +429,6 @@ class _Trial:
         if step_ms is None:
             raise OutputError("no rank wrote its steps, as in the first run", where=str(folder))
         return step_ms
-
-    def _number(self, run: JobRun) -> str:
-        """The number of a run, or how it failed."""
-        if run.value is None:
-            return str(run.failure)
-        is_time = self._result.measure == DURATION
-        return format_time(1e6 * run.value) if is_time else f"{run.value:.6g}"
 
 
 def _check_in_force(run: JobRun) -> None:

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs.file_kinds import INSPECTOR_FORMAT, FileKind, kind_of
 from rccltune.model import grammar
@@ -36,6 +36,9 @@ from rccltune.model.brief import brief
 from rccltune.model.errors import CommandLineError, OutputError, reason_of
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import TUNABLE, Collective
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Columns of a record; maxbytes and totalbytes, too, where sizes were counted together.
 _COLUMNS: Final = ("collective", "nbytes", "nranks", "nnodes", "calls")
@@ -115,30 +118,6 @@ class Recording:
         return (self.source, self.host, self.pid, self.comm, self.context, self.since)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """One count and its shares of the whole, from 0 to 1."""
-
-    count: CallCount
-    of_calls: float
-    of_bytes: float
-
-    def json_fields(self) -> dict[str, Any]:
-        """Fields for --json."""
-        return {
-            "collective": self.count.collective,
-            "n_ranks": self.count.scale.n_ranks,
-            "n_nodes": self.count.scale.n_nodes,
-            "nbytes": self.count.nbytes,
-            "min_nbytes": self.count.min_nbytes,
-            "max_nbytes": self.count.max_nbytes,
-            "calls": self.count.calls,
-            "total_nbytes": self.count.total_nbytes,
-            "of_calls": self.of_calls,
-            "of_bytes": self.of_bytes,
-        }
-
-
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -173,14 +152,25 @@ class Workload:
         return tuple(sorted(found, key=lambda s: (s.n_nodes, s.n_ranks)))
 
     @property
-    def shares(self) -> list[Share]:
-        """Each count with its shares, the largest first, by calls or by bytes."""
-        calls, nbytes = self.calls or 1, self.total_nbytes or 1
-        found = [
-            Share(count=one, of_calls=one.calls / calls, of_bytes=one.total_nbytes / nbytes)
-            for one in self.counts
-        ]
-        return sorted(found, key=lambda share: -max(share.of_calls, share.of_bytes))
+    def table(self) -> pd.DataFrame:
+        """A row for each count, the largest share of calls or bytes first.
+
+        Columns: ``collective``, ``n_nodes``, ``n_ranks``, ``nbytes`` (the mean where several sizes
+        were counted together, from ``min_nbytes`` to ``max_nbytes``), ``calls``, ``total_nbytes``,
+        and ``of_calls``, ``of_bytes``: shares of the whole, from 0 to 1.
+        """
+        import pandas as pd
+
+        sizes = ("nbytes", "min_nbytes", "max_nbytes", "calls", "total_nbytes")
+        made = pd.DataFrame({name: [getattr(one, name) for one in self.counts] for name in sizes})
+        made.insert(0, "collective", [one.collective.value for one in self.counts])
+        made.insert(1, "n_nodes", [one.scale.n_nodes for one in self.counts])
+        made.insert(2, "n_ranks", [one.scale.n_ranks for one in self.counts])
+        made["of_calls"] = made["calls"] / (self.calls or 1)
+        made["of_bytes"] = made["total_nbytes"] / (self.total_nbytes or 1)
+        largest = made[["of_calls", "of_bytes"]].max(axis=1)
+        found: pd.DataFrame = made.iloc[(-largest).argsort(kind="stable")].reset_index(drop=True)
+        return found
 
     @property
     def remarks(self) -> list[str]:
@@ -225,7 +215,7 @@ class Workload:
             "recordings": self.recordings,
             "ranks": {scale.short: self.ranks_at(scale) for scale in self.scales},
             "aside": self.aside,
-            "counts": self.shares,
+            "counts": self.table.to_dict("records"),
             "remarks": self.remarks,
         }
 

@@ -13,7 +13,7 @@ from rccltune.cli.options import FILE
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.workload import Share, Workload
+    from rccltune.workload import Workload
 
 
 _SHOWN = 20
@@ -57,32 +57,25 @@ def _text(found: Workload, most: int | None) -> JoinedLines:
     size = format_size(found.total_nbytes)
     head = f"{found.calls} calls, {size}, recorded at {ranks or '–'}"
     columns = ["collective", "ranks", "nodes", "size", "calls", "of calls", "of bytes"]
-    rows = [_row(share) for share in found.shares[:most]]
+    calls = found.table
+    rows = [
+        (
+            row.collective,
+            str(row.n_ranks),
+            str(row.n_nodes),
+            format_size(row.min_nbytes)
+            + (f"…{format_size(row.max_nbytes)}" if row.max_nbytes > row.min_nbytes else ""),
+            str(row.calls),
+            f"{row.of_calls:.1%}",
+            f"{row.of_bytes:.1%}",
+        )
+        for row in calls.head(most or len(calls)).itertuples()
+    ]
     parts = [head, "", table(columns, rows, numeric=range(1, 7))]
-    rest = found.shares[len(rows) :]
-    if rest:
+    rest = calls.iloc[len(rows) :]
+    if len(rest):
         parts.append(
-            f"and {len(rest)} sizes more, {_percent(sum(s.of_calls for s in rest))} of the calls "
-            f"and {_percent(sum(s.of_bytes for s in rest))} of the bytes (-v)"
+            f"and {len(rest)} sizes more, {rest['of_calls'].sum():.1%} of the calls "
+            f"and {rest['of_bytes'].sum():.1%} of the bytes (-v)"
         )
     return join_lines([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
-
-
-def _row(share: Share) -> tuple[str, ...]:
-    one = share.count
-    size = format_size(one.min_nbytes)
-    if not one.is_exact:
-        size += f"…{format_size(one.max_nbytes)}"
-    return (
-        one.collective.value,
-        str(one.scale.n_ranks),
-        str(one.scale.n_nodes),
-        size,
-        str(one.calls),
-        _percent(share.of_calls),
-        _percent(share.of_bytes),
-    )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

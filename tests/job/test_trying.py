@@ -205,19 +205,6 @@ def test_the_duration_of_a_simulated_job_is_not_compared(
     assert found.simulated
 
 
-@pytest.mark.parametrize(
-    ("seconds", "measure", "warns"),
-    [(0.04, None, True), (0.04, "took ([0-9.]+)", False), (10.0, None, False)],
-)
-def test_a_run_below_a_second_is_mostly_its_start(
-    seconds: float, measure: str | None, warns: bool
-) -> None:
-    """So durations are warned of; a number that is printed may be good however short the run."""
-    said = Said()
-    tried(played(seconds=seconds), measure=measure, reporter=said)
-    assert any("mostly to start" in line and "--measure" in line for line in said.lines) is warns
-
-
 def test_a_pair_is_a_line() -> None:
     """With the numbers of its runs, the job as it is first, in whatever order they were made."""
     said = Said()
