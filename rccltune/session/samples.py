@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rccltune.model.errors import SessionError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.reporter import Reporter
@@ -59,9 +60,20 @@ def _made_again(opened: Session, reporter: Reporter) -> pd.DataFrame:
 
 
 def frame_from_logs(opened: Session) -> pd.DataFrame:
-    """Read every sample of a session anew from its raw runs and logs."""
+    """Read every sample of a session anew from its raw runs and logs.
+
+    Raises:
+        SessionError: it has samples, and nothing that they were made from.
+        OutputError: a file of a run or a log that cannot be read.
+    """
     measured = runs.read_runs(opened.path)
     parts = list(_of_logs(opened.path, measured))
+    if opened.n_samples and not measured and not parts:
+        raise SessionError(
+            f"{store.why_not_current(opened)}, and the runs and logs it was made from are gone",
+            where=opened.path,
+            hint="copy the session again with its folders 'runs' and 'launches'.",
+        )
     table = None
     if any(run.steps for run in measured):
         table = rows.rows_of_runs(measured)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from rccltune.model.settings import (
     Setting,
 )
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session import files, store
+from rccltune.session import files, samples, store
 
 
 def header(folder: Path) -> store.Session:
@@ -89,6 +90,16 @@ def test_a_file_without_its_record_does_not_count(tmp_path: Path) -> None:
 
     assert [one.id for one in store.imported_files(tmp_path / "s")] == ["a1"]
     assert store.stored_samples(opened) is not None
+
+
+def test_samples_whose_runs_and_logs_are_gone_stay_as_they_are(tmp_path: Path) -> None:
+    """Copied without them, a session says so; nothing is made of nothing."""
+    opened = committed(tmp_path / "s")
+    before = (tmp_path / "s/samples.csv").read_bytes()
+    shutil.rmtree(tmp_path / "s/launches")
+    with pytest.raises(SessionError, match="are gone"):
+        samples.load_frame(opened, Reporter())
+    assert (tmp_path / "s/samples.csv").read_bytes() == before
 
 
 def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
