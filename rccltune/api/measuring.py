@@ -10,7 +10,7 @@ from rccltune.api.arguments import LogReporter, Place, choosing, options_of, pat
 from rccltune.measure import perf_sweep, rccl_tests_sweep
 from rccltune.measure.instrument import session_instrument
 from rccltune.measure.options import PERF
-from rccltune.measure.request import merge_request, on_kept_node, session_request
+from rccltune.measure.request import merge_request, refuse_simulated, session_request
 from rccltune.measure.site import in_mode
 from rccltune.model import defaults
 from rccltune.model.errors import SessionError
@@ -55,10 +55,10 @@ def sweep(
     telling = reporter or LogReporter()
     place, file, command = Path(folder), path_of(config), "rccltune.api.sweep"
     request = merge_request(file, options_of(options), runner=defaults.SWEEP_RUNNER)
+    refuse_simulated(request, place)
     if request.site.runner == PERF:
-        wanted = perf_sweep.prepare_measuring(on_kept_node(request, place), place, telling)
+        wanted = perf_sweep.prepare_measuring(request, place, telling)
         return perf_sweep.measure_with_perf(wanted, reporter=telling, command=command, force=force)
-    request = on_kept_node(request, place)
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
         prepared = rccl_tests_sweep.prepare_rccl_tests(request, place)
         return rccl_tests_sweep.measure_with_rccl_tests(
@@ -141,7 +141,7 @@ def tune(
     """
     telling = reporter or LogReporter()
     request = merge_request(path_of(config), options_of(options), runner=defaults.SWEEP_RUNNER)
-    request = on_kept_node(request, Path(folder))
+    refuse_simulated(request, Path(folder))
     with in_mode(request.sweep.mode, apply=False, reporter=telling):
         prepared = perf_sweep.prepare_measuring(request, Path(folder), telling)
         other = tuning.forced_request(request, prepared.instrument.site)

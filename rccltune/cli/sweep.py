@@ -83,11 +83,11 @@ def sweep(
     Exit codes: 0 done, 2 command line, 3 sweep.yaml, 4 the machine cannot run it, 5 runs failed, 7
     the session is of another machine, 130 interrupted.
     """
-    from rccltune.measure.request import merge_request, on_kept_node
+    from rccltune.measure.request import merge_request, refuse_simulated
     from rccltune.measure.site import in_mode
 
     request = merge_request(config, options, runner=defaults.SWEEP_RUNNER)
-    request = on_kept_node(request, output)
+    refuse_simulated(request, output)
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         prepared = sweep_perf.prepare(console, request, output)

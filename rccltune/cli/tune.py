@@ -79,7 +79,7 @@ def tune(
     from rccltune.measure.past_tuner import check_asked
     from rccltune.measure.perf_sweep import prepare_measuring
     from rccltune.measure.rccl_tests import confirming_site
-    from rccltune.measure.request import merge_request, on_kept_node
+    from rccltune.measure.request import merge_request, refuse_simulated
     from rccltune.measure.site import in_mode
     from rccltune.tune import forced_request
     from rccltune.tune import tune as tune_tune
@@ -95,7 +95,7 @@ def tune(
             "rccl-tests alone.",
         )
     console.say(f"Session: {output}")
-    request = on_kept_node(request, output)
+    refuse_simulated(request, output)
     check_hardware(request, apply_mode=apply_mode)
     with in_mode(request.sweep.mode, apply=apply_mode, reporter=console):
         prepared = prepare_measuring(request, output, console)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from rccltune.measure.options import PERF, PRESETS, SweepOptions, flag
 from rccltune.measure.real_rccl import real_library
 from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, InputFileError, reason_of
+from rccltune.model.errors import CommandLineError, InputFileError, SessionError, reason_of
 from rccltune.model.measurement import Sweep
 from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.session import store
@@ -129,28 +129,26 @@ def _library(options: SweepOptions) -> Path | None:
     return real_library(options.librccl, os.environ)
 
 
-def on_kept_node(request: Request, folder: Path) -> Request:
-    """The same request on the node that a simulated session keeps, where it names none itself.
-
-    The node is data for our own stand-in benchmark, whosever session it is; what is named on the
-    command line wins, and a real benchmark or library then is another machine.
+def refuse_simulated(request: Request, folder: Path) -> None:
+    """Stop where this machine would be measured into a session of a simulated node.
 
     Args:
         request: of this command line.
         folder: the session that it measures into, which need not be there.
 
     Raises:
-        SessionError: it cannot be read.
+        SessionError: it would, or the session cannot be read.
     """
-    site = request.site
-    named = (site.simulate, site.rccl_tests, site.librccl)
-    if any(one is not None for one in named):
-        return request
-    node = folder / store.NODE_FILE
-    is_there = (folder / store.HEADER).exists() and node.exists()
-    if is_there and store.open_session(folder).simulated:
-        return replace(request, site=replace(site, simulate=str(node)))
-    return request
+    if request.site.simulate is not None or not (folder / store.HEADER).exists():
+        return
+    session = store.open_session(folder)
+    if session.simulated:
+        again = f"'{session.command}' goes on with it; " if session.command else ""
+        raise SessionError(
+            "this session is of a SIMULATED node, and no --simulate is given",
+            where=str(folder),
+            hint=f"{again}-o DIR measures this machine, into another session.",
+        )
 
 
 def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:

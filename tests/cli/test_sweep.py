@@ -28,8 +28,11 @@ def test_a_simulated_session_goes_on_with_the_node_that_it_keeps(
     node.unlink()
     kept = (SESSION / "node.node").read_bytes()
     capsys.readouterr()
-    words = [word for word in made.words("", "ring/ll", "tree/ll")[2:] if word]
-    assert run(["sweep", *words, "--communicators", "1"]) == 0
+    words = made.words("", "ring/ll", "tree/ll")[2:]
+    assert run(["sweep", *words]) == 7
+    assert "no --simulate is given" in capsys.readouterr().err
+    words += ["--simulate", str(SESSION / "node.node"), "--communicators", "1"]
+    assert run(["sweep", *words]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"Session: {made.SESSION}"
     assert any("SIMULATED" in line for line in lines[1:3])
