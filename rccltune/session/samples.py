@@ -71,7 +71,7 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
     if opened.n_samples and not measured and not parts:
         raise SessionError(
             f"{store.why_not_current(opened)}, and the runs and logs it was made from are gone",
-            where=opened.path,
+            where=str(opened.path),
             hint="copy the session again with its folders 'runs' and 'launches'.",
         )
     table = None
