@@ -27,10 +27,11 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, RankLocation, Scale
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session import files, plan, runs, store
-from rccltune.session.plan import CollectiveCall, Label, Step, TimingEffort
-from rccltune.session.rows import rows_of_runs
-from rccltune.session.runs import Run
+from rccltune.ranks import plan, runs
+from rccltune.ranks.plan import CollectiveCall, Label, Step, TimingEffort
+from rccltune.ranks.rows import rows_of_runs
+from rccltune.ranks.runs import Run
+from rccltune.session import files, lock, store
 from rccltune.session.store import Session, SessionSetup
 from rccltune.simulate import compiled
 
@@ -132,7 +133,7 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
         KeyboardInterrupt: after all that was started is gone.
     """
     site = prepared.found.site
-    with files.writing(prepared.folder, reporter), signals.interruptible():
+    with lock.lock_session(prepared.folder, reporter), signals.interruptible():
         if not (prepared.folder / store.HEADER).exists():
             header = Session(
                 path=prepared.folder,

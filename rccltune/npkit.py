@@ -20,10 +20,11 @@ from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Setting
 from rccltune.model.vocabulary import Collective, Protocol, UnusableReason, format_size
-from rccltune.session import files, plan, runs, store
-from rccltune.session.plan import CollectiveCall, Label, Step, TimingEffort
-from rccltune.session.rows import rows_of_runs
-from rccltune.session.runs import Run
+from rccltune.ranks import plan, runs
+from rccltune.ranks.plan import CollectiveCall, Label, Step, TimingEffort
+from rccltune.ranks.rows import rows_of_runs
+from rccltune.ranks.runs import Run
+from rccltune.session import files, lock, store
 
 FOLDER: Final = "npkit"
 # RCCL's own trace generator leaves out the first five calls.
@@ -132,7 +133,7 @@ def dump_setting(
     is_forced = chosen.setting.protocol is Protocol.LL128 and is_gated(found.site)
     added = [*([LL128_FORCED] if is_forced else []), ("NPKIT_DUMP_DIR", str(into))]
     ground = replace(found.ground, added=(*found.ground.added, *added))
-    with files.writing(folder, reporter), signals.interruptible():
+    with lock.lock_session(folder, reporter), signals.interruptible():
         if found.site.node is not None:
             files.write_atomically(home / store.NODE_FILE, (folder / store.NODE_FILE).read_bytes())
         with waiting_ranks(

@@ -24,7 +24,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode, Setting, Target
 from rccltune.model.times import is_usable
 from rccltune.model.vocabulary import TUNABLE, Collective, busbw
-from rccltune.session import files, store
+from rccltune.session import files, lock, store
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
@@ -162,7 +162,7 @@ def keep_rates(folder: Path, file: Path, *, reporter: Reporter) -> None:
             where=str(file),
             hint="simulated and measured figures are never put together.",
         )
-    with files.writing(folder, reporter):
+    with lock.lock_session(folder, reporter):
         files.write_atomically(folder / RATES_FILE, content)
 
 
@@ -177,10 +177,7 @@ def find_ceilings(done: FitResult) -> Ceilings | None:
     if not path.exists():
         return None
     rates = read_rates(files.read_regular(path).decode("utf-8", "replace"), str(path))
-    # It knows node files, which take a sixth of a second to load.
-    from rccltune.session.place import stored_place
-
-    place = stored_place(opened.path)
+    place = opened.setup.placement
     by_target: dict[Target, list[Curve]] = {}
     for curve in done.curves:
         by_target.setdefault(curve.key.target, []).append(curve)

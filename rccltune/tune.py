@@ -43,7 +43,7 @@ _GATED: Final = "gfx942"
 _SHOWING_S: Final = 3.0
 _N_SHOWN: Final = 3
 _AFTER_THE_SWEEP: Final = (
-    "rccltune.session.rows",
+    "rccltune.ranks.rows",
     "rccltune.rules.emission",
     "rccltune.verify.verification",
     "rccltune.report.plots",

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.cli import run
+from rccltune.ranks import runs
 from rccltune.rules.reader import read_rules
-from rccltune.session import runs
 
 _TIME: Final = runs.COLUMNS.split(",").index("time_us")
 _LEAST: Final = 1.05

@@ -38,8 +38,8 @@ from rccltune.measure import passes
 from rccltune.measure.connection import RankConnection, connect
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement, format_size
-from rccltune.session import plan
-from rccltune.session.plan import GRAPH_UP_TO, CollectiveCall, Step
+from rccltune.ranks import plan
+from rccltune.ranks.plan import GRAPH_UP_TO, CollectiveCall, Step
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 CALLS = (

@@ -19,7 +19,7 @@ from rccltune.analyse.noise import STALL
 from rccltune.model.choice import Rule, RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import KIB, Collective
-from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP
+from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.verify.judge import judge
 from rccltune.verify.pairs import SizesToCall, sizes_of
 

@@ -10,7 +10,7 @@ from sample_rows import Sample
 from rccltune.analyse.points import by_clock, without_rough
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session.runs import is_run
+from rccltune.ranks.runs import is_run
 from rccltune.session.sample_table import KEY
 
 _GRAPH: Final = {"": None, "loop": False, "graph": True}

@@ -35,7 +35,7 @@ import pandas as pd
 from rccltune.analyse import noise
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
 from rccltune.model import settings
-from rccltune.session.plan import GRAPH, GRAPH_UP_TO
+from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO
 
 # What a tuner is asked for; what it cannot see; and with its answer all of a curve's key.
 TARGET: Final = ["collective", "n_nodes", "n_ranks", "rank_placement"]

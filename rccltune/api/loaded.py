@@ -13,9 +13,9 @@ from rccltune.api.arguments import LogReporter
 from rccltune.api.tables import RULES, frame, rule_rows
 from rccltune.model import defaults
 from rccltune.model.settings import Target, View
+from rccltune.ranks.plan import GRAPH
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import store
-from rccltune.session.plan import GRAPH
 from rccltune.session.sample_table import TEXTS
 from rccltune.session.samples import load_frame
 from rccltune.verify import verdict_store

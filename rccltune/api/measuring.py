@@ -15,7 +15,7 @@ from rccltune.measure.site import in_mode
 from rccltune.model import defaults
 from rccltune.model.errors import SessionError
 from rccltune.model.reporter import Reporter
-from rccltune.session import folders
+from rccltune.session import store
 from rccltune.verify import outcome, verification
 from rccltune.verify.verdict_store import FORCED_FOLDER
 
@@ -92,7 +92,7 @@ def verify(
         VerificationError: wrong results without rules, or ranks without the plugin.
     """
     place = Path(folder)
-    if not (place / folders.SWEEP_FILE).exists():
+    if not (place / store.SWEEP_FILE).exists():
         raise SessionError(
             "there is no sweep in this session",
             where=str(place),

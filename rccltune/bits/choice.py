@@ -19,7 +19,7 @@ from rccltune.model.errors import TooLittleDataError
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
-from rccltune.session import plan, rows, runs
+from rccltune.ranks import plan, rows, runs
 
 if TYPE_CHECKING:
     import pandas as pd

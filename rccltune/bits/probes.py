@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.settings import Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
-from rccltune.session import plan
-from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Step
-from rccltune.session.rows import setting_of
-from rccltune.session.runs import Run
+from rccltune.ranks import plan
+from rccltune.ranks.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Step
+from rccltune.ranks.rows import setting_of
+from rccltune.ranks.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ def candidates(table: pd.DataFrame, collective: Collective) -> tuple[Setting, ..
     """Settings that may be one tree: with all channels, or with as many as have equal chains.
 
     Args:
-        table: rows of the sweep's runs (:mod:`rccltune.session.rows`) with the first probes.
+        table: rows of the sweep's runs (:mod:`rccltune.ranks.rows`) with the first probes.
         collective: whose.
     """
     found: dict[Setting, None] = {}

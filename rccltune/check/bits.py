@@ -12,8 +12,8 @@ from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument
 from rccltune.model.errors import LaunchError, VerificationError
 from rccltune.model.reporter import Reporter
-from rccltune.session import plan, rows, runs
-from rccltune.session.plan import Label
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.plan import Label
 from rccltune.verify import same_bits
 from rccltune.verify.rewriting import of_scale
 

@@ -33,8 +33,9 @@ from rccltune.model.choice import Rule, RuleState
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
+from rccltune.ranks import plan
 from rccltune.rules.provenance import check_needs
-from rccltune.session import files, plan, store
+from rccltune.session import files, store
 from rccltune.simulate import compiled
 from rccltune.verify.rewriting import of_scale
 

@@ -70,7 +70,7 @@ def _wanted(
     from rccltune.check.bound import rules_of_deployment, rules_of_file, rules_of_session
     from rccltune.measure.options import PERF
     from rccltune.measure.request import merge_request, session_request
-    from rccltune.session.folders import is_swept
+    from rccltune.session.store import is_swept
     from rccltune.verify.verdict_store import used_session
 
     folder = where or DEFAULT_SESSION

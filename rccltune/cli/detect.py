@@ -72,7 +72,7 @@ def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
     from rccltune.machine.this_machine import local_system
     from rccltune.measure.request import session_request
     from rccltune.measure.site import SiteRequest
-    from rccltune.session.folders import SWEEP_FILE
+    from rccltune.session.store import SWEEP_FILE
 
     if root is not None:
         raise CommandLineError(

@@ -55,7 +55,7 @@ def emit_config(
     Exit codes: 0 done, 2 the file of -o is there (--force), 7 no session, 8 nothing to choose from.
     """
     from rccltune.rules import emission, savings
-    from rccltune.session.folders import is_swept, sweep_then_verify
+    from rccltune.session.store import is_swept, sweep_then_verify
 
     console.say(f"Session: {session}")
     request = emission.EmitRequest(

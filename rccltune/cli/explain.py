@@ -108,7 +108,7 @@ def _home_of(*rules: Path) -> Path:
 
 def _verifying(rules: Path, home: Path) -> str:
     """Commands that verify a rule file, beside the session that it lies in or is near."""
-    from rccltune.session.folders import is_swept, sweep_then_verify
+    from rccltune.session.store import is_swept, sweep_then_verify
 
     if not is_swept(home):
         return sweep_then_verify(rules)

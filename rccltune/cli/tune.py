@@ -34,7 +34,7 @@ from rccltune.model.measurement import Caution
 from rccltune.model.rounding import minutes
 from rccltune.model.settings import LL128_FORCED
 from rccltune.model.vocabulary import JoinedLines, format_span, join_lines
-from rccltune.session.plan import LOOP
+from rccltune.ranks.plan import LOOP
 
 if TYPE_CHECKING:
     from rccltune.measure.perf_sweep import PreparedPerfSweep

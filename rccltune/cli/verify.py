@@ -125,8 +125,7 @@ def verify(
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import session_request
     from rccltune.rules.placement_files import file_name
-    from rccltune.session.folders import is_swept, sweep_then_verify
-    from rccltune.session.store import open_session
+    from rccltune.session.store import is_swept, open_session, sweep_then_verify
     from rccltune.verify.outcome import VerifyRequest
     from rccltune.verify.verification import rule_file_of, verify_rules
 

@@ -31,8 +31,9 @@ from rccltune.measure.perf_sweep import probed_of_simulated
 from rccltune.model.errors import CommandLineError, LaunchError
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
-from rccltune.session import files, plan, rows, runs
-from rccltune.session.plan import LOOP, CollectiveCall, Label, Step
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.plan import LOOP, CollectiveCall, Label, Step
+from rccltune.session import files
 
 # Lets ranks share a GPU (NCCL 2.30.7 src/init.cc:1057), with so few channels that all blocks of all
 # ranks fit on it at once: with 64 of them four ranks waited for each other for ever (H200).

@@ -45,10 +45,11 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import minutes
 from rccltune.model.vocabulary import Collective, Placement, join_lines
+from rccltune.ranks import plan
 from rccltune.releases import library_named, release_of
 from rccltune.rules.refusals import content_of
-from rccltune.session import files, plan, store
-from rccltune.session.folders import another
+from rccltune.session import files, lock, store
+from rccltune.session.store import another
 from rccltune.simulate import compiled
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.catalog import Catalog, load_catalog
@@ -304,7 +305,7 @@ def _same_question(folder: Path, question: Mapping[str, Any]) -> None:
     path = folder / results.JSON_FILE
     if not path.exists():
         theirs = [one.name for one in folder.iterdir()] if folder.is_dir() else []
-        if any(not name.startswith((".", files.MARKER)) for name in theirs):
+        if any(not name.startswith((".", lock.MARKER)) for name in theirs):
             raise SessionError(
                 "this folder is not empty and has no comparison", where=str(folder), hint=_OTHER
             )
@@ -414,7 +415,7 @@ def opened(prepared: PreparedComparison, reporter: Reporter) -> Iterator[None]:
         SessionError: it has another one, another writer, or the disk refuses.
     """
     folder, site = prepared.asked.folder, prepared.sides[0].instrument.site
-    with files.writing(folder, reporter), signals.interruptible():
+    with lock.lock_session(folder, reporter), signals.interruptible():
         _same_question(folder, prepared.question)
         if not (folder / results.JSON_FILE).exists():
             begun = {"format": results.FORMAT, "question": prepared.question}

@@ -32,7 +32,7 @@ from rccltune.model.errors import LaunchError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.session.rows import setting_of
+from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
 from rccltune.analyse.paired import LogMean, level_of, means_by_size
 from rccltune.model.choice import Verdict
 from rccltune.model.rounding import rounded
-from rccltune.session.plan import GRAPH
+from rccltune.ranks.plan import GRAPH
 
 if TYPE_CHECKING:
     import pandas as pd

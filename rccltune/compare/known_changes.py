@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.model.choice import Verdict
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Protocol
+from rccltune.ranks.rows import setting_of
 from rccltune.releases import LibraryVendor, Version, dotted, parse_library
-from rccltune.session.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -37,10 +37,10 @@ from rccltune.model.failure import Failure
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.session import plan, rows, runs
-from rccltune.session.exclusion import MOST_KILLED, is_borne, wrong_rows
-from rccltune.session.plan import GRAPH, CollectiveCall, Label, Step
-from rccltune.session.runs import EndFile, Run
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.exclusion import MOST_KILLED, is_borne, wrong_rows
+from rccltune.ranks.plan import GRAPH, CollectiveCall, Label, Step
+from rccltune.ranks.runs import EndFile, Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -248,7 +248,7 @@ class OngoingComparison:
     def asked(self, one: MeasuredSide) -> pd.DataFrame:
         """What a side said of each size: columns collective, nbytes, ran, answer, asked, made.
 
-        Columns as :mod:`rccltune.session.rows` has them.
+        Columns as :mod:`rccltune.ranks.rows` has them.
         """
         found = self.table(one)
         is_call = found["step"].isin((plan.CHECK, plan.CALL))

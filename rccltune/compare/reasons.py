@@ -17,7 +17,7 @@ from rccltune.model.choice import Verdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import format_size
-from rccltune.session.rows import setting_of
+from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,7 +29,6 @@ from rccltune.rules.provenance import SIMULATED, is_harmless
 from rccltune.rules.requirements import requirements_of
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session.files import write_atomically
-from rccltune.session.folders import machine_words
 
 if TYPE_CHECKING:
     from rccltune.compare.measuring import MeasuredSide
@@ -196,7 +195,7 @@ def _document(
     return RuleDocument(
         provenance=(
             *([SIMULATED] if found.simulated else []),
-            f"written by rccltune {__version__} for {machine_words(machine)}",
+            f"written by rccltune {__version__} for {machine.words}",
             f"source: rccltune compare, A: {found.a}, B: {found.b}",
             f"library: {library or 'not recorded'}",
             *([f"environment of B, to be set for every job: {other}"] if other else []),

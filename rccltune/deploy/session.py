@@ -22,8 +22,7 @@ from rccltune.rules.provenance import is_harmless, written_over
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors
-from rccltune.session.folders import check_alike, is_swept, sweep_then_verify
-from rccltune.session.store import Session
+from rccltune.session.store import Session, is_swept, sweep_then_verify
 from rccltune.verify import verdict_store
 from rccltune.verify.verifications import verifications
 
@@ -63,7 +62,7 @@ def deploy_sessions(
     replaced = is_ours(target)
     # Where the exports name the rules of the session with LL128 forced, those go out.
     sessions = [store.open_session(verdict_store.used_session(folder)) for folder in folders]
-    check_alike(sessions)
+    _check_alike(sessions)
     by_name: dict[str, list[DeployedRuleFile]] = {}
     for session in sessions:
         for one in _rules_of(session, unproven=unproven):
@@ -87,6 +86,33 @@ def deploy_sessions(
     with disk_errors(target, "name a DIR in a folder that can be written, or free space there."):
         write_folder(done, sessions)
     return done
+
+
+def _check_alike(sessions: Sequence[Session]) -> None:
+    """Stop where sessions are not of one machine, library and environment.
+
+    Raises:
+        SessionError: they are not.
+    """
+    first = sessions[0]
+    mine = first.fingerprint
+    for session in sessions[1:]:
+        other = session.fingerprint
+        libraries = {first.setup.library, session.setup.library} - {None}
+        same = (other.arch, other.cu_count, other.mode, other.product)
+        if session.setup.environment != first.setup.environment:
+            said = "two environments"
+        elif len(libraries) > 1:
+            said = f"two libraries: {first.setup.library} and {session.setup.library}"
+        elif same != (mine.arch, mine.cu_count, mine.mode, mine.product):
+            said = f"two machines: {mine.words} and {other.words}"
+        else:
+            continue
+        raise SessionError(
+            f"{first.path} and {session.path} are of {said}",
+            where=str(session.path),
+            hint="deploy each into a folder of its own.",
+        )
 
 
 def _rules_of(session: Session, *, unproven: bool) -> tuple[DeployedRuleFile, ...]:

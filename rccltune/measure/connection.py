@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.session import plan
+from rccltune.ranks import plan
 
 # Where rank 0 says its addresses, in the run's folder.
 RENDEZVOUS_FILE: Final = "rendezvous"

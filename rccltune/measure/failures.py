@@ -10,9 +10,9 @@ from rccltune.launch.process import LaunchEnd
 from rccltune.model.errors import LaunchError, MachineError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import Role
-from rccltune.session import runs
-from rccltune.session.plan import PlacedStep
-from rccltune.session.runs import EndFile, Run
+from rccltune.ranks import runs
+from rccltune.ranks.plan import PlacedStep
+from rccltune.ranks.runs import EndFile, Run
 
 _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
 _SIMULATED: Final = re.compile(r"^rccltune simulated node: (.*)", re.MULTILINE)

@@ -36,10 +36,11 @@ from rccltune.measure.site import (
 )
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
+from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import Collective, RankPlacement, join_lines
-from rccltune.session import plan, store
-from rccltune.session.folders import another
-from rccltune.session.store import SessionSetup
+from rccltune.ranks import plan
+from rccltune.session import store
+from rccltune.session.store import SessionSetup, another
 from rccltune.simulate.node import SimulatedNode
 
 # Who starts ranks on one node: the rank program itself.
@@ -335,7 +336,10 @@ def check_collectives(collectives: tuple[Collective, ...]) -> None:
 def setup_of(request: SiteRequest, site: Site) -> SessionSetup:
     """What all of a session is measured with."""
     return SessionSetup(
-        runner=request.runner, library=site.library, environment=dict(request.added)
+        runner=request.runner,
+        library=site.library,
+        environment=dict(request.added),
+        placement=site.seating.place,
     )
 
 
@@ -354,6 +358,8 @@ def same_setup(folder: Path, mine: SessionSetup) -> None:
     there = store.open_session(folder).setup
     if there.runner is None:
         return
+    if there.placement is not None and mine.placement is not None:
+        mine = replace(mine, placement=_as_known(mine.placement, there.placement))
     differences = [
         f"  {one.name}: {_words(getattr(there, one.name))} in it, "
         f"{_words(getattr(mine, one.name))} now"
@@ -366,6 +372,12 @@ def same_setup(folder: Path, mine: SessionSetup) -> None:
             where=str(folder),
             hint=f"say the same, or measure into a session of its own: -o {another(folder)}.",
         )
+
+
+def _as_known(mine: RankLocation, known: RankLocation) -> RankLocation:
+    """A placement without what need not be said again: which others are alike, the whole node."""
+    is_whole = mine.name == known.name == RankPlacement.NODE.value and not known.devices
+    return replace(mine, alike=known.alike, devices=() if is_whole else mine.devices)
 
 
 def _words(value: object) -> str:

@@ -28,9 +28,9 @@ from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
-from rccltune.session import exclusion, plan, rows, runs
-from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP, Label, Step
-from rccltune.session.runs import EndFile, Run
+from rccltune.ranks import exclusion, plan, rows, runs
+from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP, Label, Step
+from rccltune.ranks.runs import EndFile, Run
 
 if TYPE_CHECKING:
     import pandas as pd

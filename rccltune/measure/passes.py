@@ -24,9 +24,9 @@ from rccltune.model import defaults
 from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, IDLE, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
-from rccltune.session import plan
-from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP, REGISTERED, CollectiveCall, Label, Step
-from rccltune.session.rows import setting_of
+from rccltune.ranks import plan
+from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP, REGISTERED, CollectiveCall, Label, Step
+from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -53,9 +53,10 @@ from rccltune.model.vocabulary import (
     Protocol,
     format_span,
 )
+from rccltune.ranks import plan, runs
+from rccltune.ranks.runs import Run
 from rccltune.releases import release_of
-from rccltune.session import files, place, plan, runs
-from rccltune.session.runs import Run
+from rccltune.session import lock
 from rccltune.session.store import SessionSetup
 from rccltune.variants.past_tuner import PathPast, sentences
 
@@ -205,7 +206,6 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
     setup = setup_of(request.site, site)
     same_setup(folder, setup)
     same_machine(folder, site, is_perf=True)
-    place.same_place(folder, site.seating)
     sweep = request.sweep
     left_out: tuple[str, ...] = ()
     if request.workload is not None:
@@ -354,7 +354,7 @@ def measure_with_perf(
     """
     measuring, folder, site = prepared.measuring, prepared.folder, prepared.instrument.site
     measuring.reporter, measuring.force = reporter, force
-    with files.writing(folder, reporter), signals.interruptible():
+    with lock.lock_session(folder, reporter), signals.interruptible():
         begin_sweep(
             folder, site, prepared.setup, prepared.sweep, keys=prepared.keys, command=command
         )

@@ -36,9 +36,10 @@ from rccltune.measure.connection import (
 )
 from rccltune.model.errors import MachineError
 from rccltune.model.settings import RankLocation
-from rccltune.session import files, plan, runs, store
-from rccltune.session.plan import Communicators
-from rccltune.session.runs import Run, RunFile
+from rccltune.ranks import plan, runs
+from rccltune.ranks.plan import Communicators
+from rccltune.ranks.runs import Run, RunFile
+from rccltune.session import files, store
 
 # Until all ranks are there, and until the first communicator is: libraries load and connections
 # are made, slower with more ranks.

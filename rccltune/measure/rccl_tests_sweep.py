@@ -21,6 +21,7 @@ from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.options import PERF
+from rccltune.measure.printed_devices import misplaced
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site, SiteRequest, find_site
@@ -43,8 +44,9 @@ from rccltune.model.vocabulary import (
     Collective,
     Protocol,
 )
-from rccltune.session import exclusion, files, place, plan, runs, store
-from rccltune.session.runs import EndFile, Run, RunFile
+from rccltune.ranks import exclusion, plan, runs
+from rccltune.ranks.runs import EndFile, Run, RunFile
+from rccltune.session import files, lock, store
 from rccltune.session.store import NODE_FILE, SessionSetup
 
 # GPUs whose RCCL leaves LL128 and Tree with Simple out on one node.
@@ -227,7 +229,6 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
     setup = setup_of(request.site, site)
     same_setup(folder, setup)
     same_machine(folder, site)
-    place.same_place(folder, site.seating)
     sweep = replace(request.sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
     mode = site.fingerprint.mode
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
@@ -424,7 +425,7 @@ def measure_with_rccl_tests(
         KeyboardInterrupt: after all that was started is gone and the session is whole.
     """
     folder, site = prepared.folder, prepared.site
-    with files.writing(folder, reporter), signals.interruptible():
+    with lock.lock_session(folder, reporter), signals.interruptible():
         begin_sweep(
             folder, site, prepared.setup, prepared.sweep, keys=prepared.keys, command=command
         )
@@ -556,7 +557,7 @@ def _make(prepared: PreparedRcclTests, planned: RunFile) -> tuple[Run, EndFile, 
             f"the machine changed during a launch: {'; '.join(changes)}",
             hint="measure it anew into another session (-o); what was measured before is kept.",
         )
-    if elsewhere := place.misplaced(own / store.RAW_LOG, site.seating.gpus):
+    if elsewhere := misplaced(own / store.RAW_LOG, site.seating.gpus):
         raise MachineError(
             f"the ranks did not run where the placement puts them: {elsewhere}",
             where=str(own / store.RAW_LOG),

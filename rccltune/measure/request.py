@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rccltune.measure import sweep_file
 from rccltune.measure.options import PERF, PRESETS, SweepOptions, flag
+from rccltune.measure.ownership import is_own_session
 from rccltune.measure.real_rccl import real_library
 from rccltune.measure.site import SiteRequest
 from rccltune.model import defaults
@@ -17,7 +18,7 @@ from rccltune.model.errors import CommandLineError, InputFileError, SessionError
 from rccltune.model.measurement import Sweep
 from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.session import store
-from rccltune.session.folders import SWEEP_FILE, is_ours
+from rccltune.session.store import SWEEP_FILE
 from rccltune.simulate.sources import shipped_nodes
 
 # What names programs, files or variables, so that nobody else's session may say it.
@@ -199,7 +200,7 @@ def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
         SessionError: no session.
     """
     path = folder / SWEEP_FILE
-    if not is_ours(folder):
+    if not is_own_session(folder):
         followed = ORDERS - set(given(options))
         orders = {
             name: value

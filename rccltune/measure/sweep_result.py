@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.measure import sweep_file
+from rccltune.measure.ownership import remember_session
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.brief import brief
@@ -15,8 +16,7 @@ from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Sweep
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import UnusableReason, format_span
-from rccltune.session import files, folders, store
-from rccltune.session.place import PLACE_FILE
+from rccltune.session import files, store
 from rccltune.session.samples import frame_from_logs
 from rccltune.session.store import Session, SessionSetup
 from rccltune.simulate import compiled
@@ -101,9 +101,8 @@ def begin_sweep(
     if (folder / store.HEADER).exists():
         made = replace(store.open_session(folder), setup=setup)
     store.write_header(made)
-    files.write_atomically(folder / PLACE_FILE, store.dump_json(site.seating.place))
-    files.write_atomically(folder / folders.SWEEP_FILE, sweep_file.dump_sweep(sweep, keys))
-    folders.remember(folder)
+    files.write_atomically(folder / store.SWEEP_FILE, sweep_file.dump_sweep(sweep, keys))
+    remember_session(folder)
     if site.node is not None:
         files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
 

@@ -11,7 +11,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size, join_lines
-from rccltune.session.plan import grain
+from rccltune.ranks.plan import grain
 from rccltune.workload import Workload, read_workload
 
 # More sizes than any job has that was written by hand; a job with ragged messages has thousands.

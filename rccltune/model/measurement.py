@@ -68,6 +68,20 @@ class Fingerprint:
         """Name that decides the limits: ``gfx942``, else ``amd`` or ``nvidia``, else None."""
         return self.arch or (self.vendor.value if self.vendor else None)
 
+    @property
+    def words(self) -> str:
+        """Product, architecture, compute units and mode, as far as they are known."""
+        named = "" if self.mode is None or not self.mode.compute else f"mode {self.mode}"
+        through = f"{'over' if self.simulated else 'measured through'} {self.runner}"
+        parts = (
+            self.product or "unknown product",
+            self.arch or "",
+            f"{self.cu_count} CUs" if self.cu_count else "",
+            "mode unknown" if self.mode is None else named,
+            through if self.runner else "",
+        )
+        return ", ".join(part for part in parts if part)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:

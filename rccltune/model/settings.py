@@ -312,3 +312,8 @@ class RankLocation:
     scale: Scale
     devices: tuple[Whole, ...] = ()
     alike: tuple[Line, ...] = ()
+
+    def __str__(self) -> str:
+        """``one-oam, 8 ranks on 1 node, devices 0, 1``; devices where they were chosen."""
+        devices = f", devices {', '.join(map(str, self.devices))}" if self.devices else ""
+        return f"{self.name}, {self.scale}{devices}"

@@ -16,14 +16,14 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import ImportedFile
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
+from rccltune.ranks import plan, runs
+from rccltune.ranks.runs import Run
 from rccltune.rules.documents import rule_of
 from rccltune.rules.exports import say_moved
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
-from rccltune.session import plan, runs, store
-from rccltune.session.place import stored_place
-from rccltune.session.runs import Run
+from rccltune.session import store
 from rccltune.transferbench import Ceilings, find_ceilings
 from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verdict_store import (
@@ -167,7 +167,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     files = {name: read_accepted(content_of(path), path, _MENDED) for name, path in read.items()}
     verified = tuple(verifications(folder, files))
     zones = choice.zones if choice else ()
-    place = stored_place(folder)
+    placement = done.session.setup.placement
     say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
     made = [_rules_of(name, read[name], file, verified) for name, file in files.items()]
     if not made and any(zone.setting is not None for zone in zones):
@@ -184,7 +184,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         refused=refusals(folder),
         trials=sum(_n_trials(run) for run in measured),
         is_interrupted=_is_interrupted(measured),
-        placement=place.name if place else None,
+        placement=placement.name if placement else None,
         devices=_devices(folder, measured),
     )
 

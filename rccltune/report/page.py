@@ -28,6 +28,7 @@ from rccltune.model.vocabulary import (
     format_span,
     printable,
 )
+from rccltune.ranks.runs import Run
 from rccltune.report import figures, style, words
 from rccltune.report.contents import (
     RuleFileOfSession,
@@ -40,8 +41,6 @@ from rccltune.report.contents import (
 from rccltune.report.plots import inline_svg
 from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session import files
-from rccltune.session.place import PLACE_FILE
-from rccltune.session.runs import Run
 from rccltune.transferbench import RATES_FILE
 from rccltune.verify.verdict_store import verdict_files
 
@@ -396,7 +395,7 @@ def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
         ("mode", fingerprint.mode, "session.json"),
         ("hosts", _some(fingerprint.hosts), "session.json"),
         ("devices", _some(fingerprint.devices), "session.json"),
-        ("placement of ranks", shown.placement, PLACE_FILE),
+        ("placement of ranks", shown.placement, "session.json"),
         ("binding", fingerprint.binding, "session.json"),
         ("measured through", fingerprint.runner, "session.json"),
         ("library", shown.libraries, "runs"),

@@ -36,8 +36,8 @@ from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, Role, Setting, Target, View
 from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
+from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
-from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.session.samples import load_frame
 from rccltune.verify.verdict import RuleVerdict
 

@@ -14,7 +14,7 @@ from rccltune.model.settings import BASELINE, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.contents import RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
-from rccltune.session.folders import is_swept, sweep_then_verify
+from rccltune.session.store import is_swept, sweep_then_verify
 from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verifications import Verification
 

@@ -13,7 +13,6 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import RankPlacement
-from rccltune.session.place import stored_place
 
 if TYPE_CHECKING:
     from rccltune.analyse.fit import FitResult
@@ -42,7 +41,7 @@ def required_placement(fitted: FitResult, reporter: Reporter) -> str | None:
             hint="import each into a session of its own; deploy puts their rules into one folder.",
         )
     (name,) = names
-    place = stored_place(fitted.session.path)
+    place = fitted.session.setup.placement
     others = [] if place is None else [one for one in place.alike if one != name]
     if place is not None and place.alike and not others:
         return None

@@ -14,11 +14,11 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import LL128_FORCED, Role, Scale
 from rccltune.model.version import __version__
 from rccltune.overwritten import losses
+from rccltune.ranks import runs
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.reader import RuleFile
 from rccltune.rules.writer import VERIFIED_MARK
-from rccltune.session import runs, store
-from rccltune.session.folders import machine_words
+from rccltune.session import store
 from rccltune.session.imports import VENDOR_UNKNOWN
 from rccltune.session.store import Session
 from rccltune.variants import catalog
@@ -109,7 +109,7 @@ def provenance(done: FitResult) -> tuple[str, ...]:
     """Lines on what was measured where, with which library, and by which rccltune."""
     return (
         *([SIMULATED] if done.session.simulated else []),
-        f"written by rccltune {__version__} for {machine_words(done.session.fingerprint)}",
+        f"written by rccltune {__version__} for {done.session.fingerprint.words}",
         *_session_lines(done),
         *([] if is_vendor_told(done) else [VENDOR_UNKNOWN]),
     )

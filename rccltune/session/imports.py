@@ -21,11 +21,11 @@ from rccltune.model.settings import Role
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import UnusableReason, printable
 from rccltune.session import store
-from rccltune.session.files import sha256_of, writing
-from rccltune.session.folders import another
+from rccltune.session.files import sha256_of
+from rccltune.session.lock import lock_session
 from rccltune.session.sample_table import framed, joined, nothing
 from rccltune.session.samples import frame_from_logs, why_made_again
-from rccltune.session.store import Session, SessionSetup
+from rccltune.session.store import Session, SessionSetup, another
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +101,7 @@ def import_files(
     """
     known = _known_session(folder)
     incoming = [_read(path, stated) for path in files]
-    with writing(folder, reporter):
+    with lock_session(folder, reporter):
         # Read again under the lock: another import may have finished meanwhile.
         current = _known_session(folder) or known
         old = nothing() if current is None else _samples_held(current, reporter)

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.model.rounding import rounded_times
 from rccltune.model.settings import CurveKey
-from rccltune.session import plan, runs
+from rccltune.ranks import plan, runs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,21 +5,33 @@ Everything is derived from what lies on disk: losing rccltune at any moment lose
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rccltune.model.errors import SessionError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.reporter import Reporter
-from rccltune.session import exclusion, rows, run_samples, runs, sample_table, store
-from rccltune.session.files import DerivedFiles, writing
-from rccltune.session.runs import Run
+from rccltune.model.settings import Setting
+from rccltune.model.vocabulary import Collective, UnusableReason
+from rccltune.ranks import exclusion, plan, rows, runs
+from rccltune.ranks.rows import setting_of
+from rccltune.ranks.runs import Run
+from rccltune.session import sample_table, store
+from rccltune.session.files import DerivedFiles
+from rccltune.session.lock import lock_session
 from rccltune.session.store import Session
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_CELL: Final = ["collective", "setting", "placement", "dtype", "op", "nbytes"]
+_AS_MEASURED: Final = (
+    *("collective", "dtype", "placement", "clock", "nbytes", "calls"),
+    *("time_us", "slowest_us", "unusable", "process", "communicator", "line"),
+)
+_REGISTERED: Final = {"0": False, "1": True}
 
 
 def load_frame(
@@ -53,7 +65,7 @@ def why_made_again(opened: Session) -> str:
 
 def _made_again(opened: Session, reporter: Reporter) -> pd.DataFrame:
     # Read while nobody adds a launch.
-    with writing(opened.path, reporter):
+    with lock_session(opened.path, reporter):
         samples = frame_from_logs(opened)
         store.commit(opened, [], samples)
     return samples
@@ -77,11 +89,72 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
     table = None
     if any(run.steps for run in measured):
         table = rows.rows_of_runs(measured)
-        parts.append(sample_table.arranged(run_samples.table_of(measured, table)))
+        parts.append(sample_table.arranged(_samples_of_runs(measured, table)))
     samples = sample_table.joined(parts)
     out = exclusion.excluded(measured, table)
     samples["unusable"] = exclusion.why_unusable(samples, out).astype("category")
     return samples
+
+
+def _samples_of_runs(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFrame:
+    """Every timing of the sweep's runs of a session as rows of samples.csv, by run and line.
+
+    Args:
+        measured: all runs.
+        table: their rows.
+    """
+    timed = table[
+        (table["step"] == plan.MEASURE)
+        & (table["unusable"] != UnusableReason.NO_TIME.value)
+        & (table["purpose"] != plan.VERIFY)
+    ]
+    timed = timed.reset_index(drop=True)
+    settings = {word: Setting.parse(word) for word in timed["setting"].unique()}
+    reducing = {name: Collective(name).reduces for name in timed["collective"].unique()}
+    files = {run.number: run.file for run in measured}
+    made: pd.DataFrame = timed[list(_AS_MEASURED)].copy()
+    made["run"] = timed["run"].map({run.number: run.name for run in measured})
+    for name in ("n_nodes", "n_ranks", "rank_placement"):
+        made[name] = timed["run"].map({at: getattr(one, name) for at, one in files.items()})
+    made["op"] = timed["op"].where(timed["collective"].map(reducing).astype(bool), "none")
+    made["setting"] = timed["setting"].map({w: str(one) for w, one in settings.items()})
+    made["wrong"] = _wrong(table, timed)
+    for name in ("ran", "library"):
+        made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
+    made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
+    made["trees"], made["signature"] = _orders(table, timed)
+    # Where starts were compared, communicators of one start say less than they seem to.
+    cell = timed.groupby(["collective", "nbytes"], sort=False).ngroup()
+    has_starts = (timed["purpose"] == plan.SITE).groupby(cell).transform("any")
+    made["rough"] = (timed["purpose"] == plan.FIRST) | (
+        has_starts & (timed["purpose"] == plan.SECOND)
+    )
+    by = ["run", "communicator", *_CELL, "clock"]
+    made["pass"] = timed.groupby(by, sort=False).cumcount()
+    return made
+
+
+def _named(word: str) -> str:
+    """A setting as samples.csv names it; empty where the row names none."""
+    found = setting_of(word)
+    return "" if found is None else str(found)
+
+
+def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
+    """Wrong elements that each timing's cell gave; missing where none was checked."""
+    is_result = table["wrong"].notna() & (table["step"] != plan.ORDER)
+    summed = table[is_result].groupby(_CELL)["wrong"].sum()
+    found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
+    return found
+
+
+def _orders(table: pd.DataFrame, timed: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Trees and signature of each timing's setting at its size; missing where none was probed."""
+    cell = ["collective", "setting", "dtype", "nbytes"]
+    probed = table[(table["step"] == plan.ORDER) & (table["purpose"] == plan.ORDERS)]
+    first = probed.groupby(cell)[["trees", "signature"]].first()
+    found = timed[cell].join(first, on=cell)
+    return found["trees"].astype("Int64"), found["signature"].fillna("").astype(str)
 
 
 def _of_logs(folder: Path, measured: Iterable[Run]) -> Iterator[pd.DataFrame]:

@@ -18,7 +18,7 @@ from rccltune.model.schema import LARGEST, NAME, gathered, odd_letters
 from rccltune.model.settings import Setting
 from rccltune.model.times import is_usable, printed
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
-from rccltune.session import plan
+from rccltune.ranks import plan
 from rccltune.session.files import read_regular
 from rccltune.session.sample_table import COLUMNS, KINDS, TEXTS, arranged
 

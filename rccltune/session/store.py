@@ -1,7 +1,7 @@
 """The session folder: opening it, adding files to it, reading what it holds.
 
 session.json                     format, command, fingerprint, setup, digest of samples.csv
-runs/<n>/                        a run (:mod:`rccltune.session.runs`)
+runs/<n>/                        a run (:mod:`rccltune.ranks.runs`)
 launches/<id>/                   an imported file: stdout.log, and import.json, written last
 samples.csv                      every timing; made again from runs and imported files
 fit.json rules …                 derived
@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shlex
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
@@ -31,8 +33,10 @@ from rccltune.model.schema import (
     read_json,
     to_plain,
 )
+from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
-from rccltune.session import runs, samples_csv
+from rccltune.ranks import runs
+from rccltune.session import samples_csv
 from rccltune.session.files import (
     check_kinds,
     copy_hashing,
@@ -54,6 +58,7 @@ SAMPLES: Final = "samples.csv"
 RAW_LOG: Final = "stdout.log"
 # Record of an imported file, beside its copy.
 IMPORTED: Final = "import.json"
+SWEEP_FILE: Final = "sweep.yaml"
 # A file is named so in its maker's home.
 SessionId: TypeAlias = Annotated[str, matching(r"[0-9a-f]{32}", "session id")]
 _RESTORE: Final = "restore the file, or measure or import anew, into another session."
@@ -71,11 +76,13 @@ class SessionSetup:
             where nothing was measured but links.
         library: what the library calls itself, None where nothing says it.
         environment: set in every rank of every run, baseline included (--env).
+        placement: where the ranks of a sweep are; of others' files nothing says it.
     """
 
     runner: Word | None = None
     library: Line | None = None
     environment: dict[VariableName, Line] = field(default_factory=dict)
+    placement: RankLocation | None = None
 
 
 def _new_id() -> str:
@@ -148,6 +155,23 @@ def open_session(path: Path) -> Session:
         plain.pop(beside, None)
     read = read_json(SessionHeader, json.dumps(plain).encode(), where, _RESTORE)
     return Session(path=path, **{name: getattr(read, name) for name in _HEADER_FIELDS})
+
+
+def another(folder: Path) -> Path:
+    """A folder for a session of its own, beside one that is of something else."""
+    names = (folder.with_name(f"{folder.name}-{n}") for n in count(2))
+    return next(path for path in names if not path.exists())
+
+
+def is_swept(path: Path) -> bool:
+    """Whether a sweep made a session; one of imported files has no ranks to measure with."""
+    return (path / SWEEP_FILE).exists()
+
+
+def sweep_then_verify(rules: Path) -> str:
+    """Commands that verify the rules of a session that no sweep made."""
+    file = shlex.quote(str(rules))
+    return f"rccltune sweep -o swept && rccltune verify swept --rules {file}"
 
 
 def imported_files(path: Path) -> tuple[ImportedFile, ...]:
@@ -236,8 +260,8 @@ def commit(
 ) -> Session:
     """Add imported files, then replace what is derived from all that is there.
 
-    The caller holds the session (:func:`rccltune.session.writing`). A kill in between leaves
-    files without a record, which do not count, or derived files that are rebuilt.
+    The caller holds the session (:mod:`rccltune.session.lock`). A kill in between leaves files
+    without a record, which do not count, or derived files that are rebuilt.
 
     Args:
         session: as it will be; its ``path`` may not exist yet.
@@ -355,7 +379,6 @@ def read_derived(
     kind: type[T],
     *,
     hint: str = "",
-    beside: Sequence[str] = (),
     serves: Callable[[Mapping[str, Any]], bool] = lambda _: True,
 ) -> T | None:
     """The record of a derived JSON file, None when it is not there or of no use.
@@ -365,7 +388,6 @@ def read_derived(
         name: of the file in it.
         kind: the record; its ``FORMAT`` is what the file must say, where it has one.
         hint: how it is made again.
-        beside: keys that stand beside the record and are for people.
         serves: told what it says, whether it is of use; what is not is held to nothing.
 
     Raises:
@@ -386,8 +408,6 @@ def read_derived(
             where=where,
             hint=hint,
         )
-    for key in beside:
-        plain.pop(key, None)
     return read_json(kind, json.dumps(plain).encode(), where, hint)
 
 

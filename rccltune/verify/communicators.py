@@ -25,10 +25,11 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import IDLE, RULES
 from rccltune.model.vocabulary import Collective
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.exclusion import wrong_rows
+from rccltune.ranks.plan import GRAPH_UP_TO
 from rccltune.rules.reader import read_rules
-from rccltune.session import files, plan, rows, runs, store
-from rccltune.session.exclusion import wrong_rows
-from rccltune.session.plan import GRAPH_UP_TO
+from rccltune.session import files, store
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
 from rccltune.verify import pairs

@@ -17,10 +17,10 @@ from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.model.choice import Rule, Verdict
 from rccltune.model.settings import BASELINE, IDLE, RULES, Setting
+from rccltune.ranks import plan
+from rccltune.ranks.plan import CollectiveCall, Label, Step
+from rccltune.ranks.rows import setting_of
 from rccltune.rules.reader import read_rules
-from rccltune.session import plan
-from rccltune.session.plan import CollectiveCall, Label, Step
-from rccltune.session.rows import setting_of
 from rccltune.verify.pairs import TURNS, answering, ratios
 from rccltune.verify.rewriting import of_scale
 from rccltune.verify.sides import bare, digest_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rccltune.model.settings import RULES
 from rccltune.model.vocabulary import Collective
-from rccltune.session import plan
-from rccltune.session.rows import NOTHING_SAID, setting_of
+from rccltune.ranks import plan
+from rccltune.ranks.rows import NOTHING_SAID, setting_of
 from rccltune.verify.verdict import RanAt
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def executed_by(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
     """What ran at each size that a rule answered, by collective; nothing where no log says.
 
     Args:
-        table: rows of the verification's runs (see :mod:`rccltune.session.rows`).
+        table: rows of the verification's runs (see :mod:`rccltune.ranks.rows`).
     """
     looked = table[table["step"].isin((plan.CHECK, plan.CALL)) & ~table["ran"].isin(NOTHING_SAID)]
     found: dict[Collective, dict[int, RanAt]] = {}

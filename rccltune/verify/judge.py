@@ -34,7 +34,7 @@ from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, level_of, more_often
 from rccltune.model.choice import RESTORES, Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.session.plan import LOOP
+from rccltune.ranks.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.sizes import SLIGHT, PairTable, verdict_at
 from rccltune.verify.verdict import RuleVerdict

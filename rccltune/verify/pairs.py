@@ -20,8 +20,8 @@ from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule
 from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session import plan
-from rccltune.session.plan import (
+from rccltune.ranks import plan
+from rccltune.ranks.plan import (
     GRAPH,
     GRAPH_UP_TO,
     LOOP,
@@ -31,7 +31,7 @@ from rccltune.session.plan import (
     Label,
     Step,
 )
-from rccltune.session.rows import setting_of
+from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -382,7 +382,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     """Library against rules, a row for each communicator, size, placement and clock.
 
     Args:
-        table: rows of a rule file's verification (see :mod:`rccltune.session.rows`).
+        table: rows of a rule file's verification (see :mod:`rccltune.ranks.rows`).
 
     Returns:
         Columns collective, dtype, placement, nbytes, clock, replicate, library_us, rules_us,

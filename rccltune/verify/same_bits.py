@@ -27,11 +27,11 @@ from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
+from rccltune.ranks import plan
+from rccltune.ranks.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
 from rccltune.rules.choices import choice_of
 from rccltune.rules.documents import intervals_left
 from rccltune.rules.reader import read_rules
-from rccltune.session import plan
-from rccltune.session.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
 from rccltune.verify.rewriting import of_scale

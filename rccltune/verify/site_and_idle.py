@@ -20,7 +20,7 @@ from rccltune.analyse.paired import LogMean, apart, is_equal
 from rccltune.analyse.points import by_clock
 from rccltune.model.settings import BASELINE, IDLE, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.session import plan
+from rccltune.ranks import plan
 from rccltune.verify.verdict import IdleEffect
 
 if TYPE_CHECKING:

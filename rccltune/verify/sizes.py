@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.analyse.paired import LogMean, PairedRatios
 from rccltune.model.choice import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
+from rccltune.ranks.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED
 
 if TYPE_CHECKING:
     import pandas as pd

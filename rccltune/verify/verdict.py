@@ -11,7 +11,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective, format_size, format_span
-from rccltune.session.plan import GRAPH, GRAPH_UP_TO, LOOP
+from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 
 _TOO_WIDE: Final = 1.05
 

@@ -31,7 +31,7 @@ from rccltune.rules.provenance import check_needs
 from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import read_accepted
 from rccltune.rules.requirements import of_another_machine
-from rccltune.session import files
+from rccltune.session import files, lock
 from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, same_bits, verdict_store
@@ -128,7 +128,7 @@ def verify_rules(
 
     with (
         recording(),
-        files.writing(request.folder, reporter),
+        lock.lock_session(request.folder, reporter),
         signals.interruptible(),
     ):
         if waiting is None:

@@ -12,8 +12,8 @@ from rccltune.bits import probes
 from rccltune.bits.choice import bits_name
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.session import plan
-from rccltune.session.plan import Step
+from rccltune.ranks import plan
+from rccltune.ranks.plan import Step
 
 N_RANKS = 4
 LARGEST = 1 << 20

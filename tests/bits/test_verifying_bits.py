@@ -16,11 +16,11 @@ from rccltune.measure.request import session_request
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
+from rccltune.ranks import plan
+from rccltune.ranks.plan import Label
 from rccltune.report import words
 from rccltune.report.contents import read_contents
 from rccltune.rules.reader import read_rules
-from rccltune.session import plan
-from rccltune.session.plan import Label
 from rccltune.verify import same_bits
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.rewriting import of_scale

@@ -18,7 +18,7 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model.reporter import Reporter
-from rccltune.session import files
+from rccltune.session import lock
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 
@@ -119,8 +119,8 @@ HOLD = """
 import sys
 from pathlib import Path
 from rccltune.model.reporter import Reporter
-from rccltune.session import files
-with files.writing(Path(sys.argv[1]), Reporter()):
+from rccltune.session import lock
+with lock.lock_session(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -160,7 +160,7 @@ def test_what_a_killed_writer_had_not_finished_is_cleared(tmp_path: Path) -> Non
     marker = {"host": os.uname().nodename, "boot": "an earlier one", "pid": "1"}
     (folder / "writer.lock").write_text(str(marker).replace("'", '"'))
 
-    with files.writing(folder, Reporter()):
+    with lock.lock_session(folder, Reporter()):
         pass
     assert [path.exists() for path in halves] == [False, False]
     assert all(path.exists() for path in kept)

@@ -18,8 +18,8 @@ from wording import lacks
 from rccltune.cli import run
 from rccltune.launch.variables import module
 from rccltune.launch.variables import program as launch_program
+from rccltune.measure.ownership import is_own_session
 from rccltune.rules.provenance import harmless
-from rccltune.session import folders
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")
@@ -171,7 +171,7 @@ def test_without_a_home_a_sweep_works_and_trusts_nobody(
     monkeypatch.setenv("HOME", "/proc/nowhere")
     words = made.words(made.node(here / "node.yaml"), "ring/ll")
     assert run(["sweep", *words, "--communicators", "1", "-q"]) == 0
-    assert not folders.is_ours(SESSION)
+    assert not is_own_session(SESSION)
 
 
 def test_modules_of_the_current_folder_are_not_imported(here: Path, capsys: Capture) -> None:

@@ -14,7 +14,7 @@ from rccltune.cli import run
 from rccltune.measure.library import STAND_IN
 from rccltune.model.errors import MachineError
 from rccltune.npkit import check_dump
-from rccltune.session.runs import PROGRAM
+from rccltune.ranks.runs import PROGRAM
 
 N_RANKS = 8
 # What RCCL's npkit_event.h calls the events of a whole call (develop 0cbce2a7).

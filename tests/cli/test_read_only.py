@@ -168,8 +168,8 @@ HOLD: Final = """
 import sys
 from pathlib import Path
 from rccltune.model.reporter import Reporter
-from rccltune.session import files
-with files.writing(Path("s"), Reporter()):
+from rccltune.session import lock
+with lock.lock_session(Path("s"), Reporter()):
     print("held", flush=True)
     sys.stdin.read()
 """

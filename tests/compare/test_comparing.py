@@ -13,7 +13,7 @@ from wording import lacks
 
 from rccltune import api, plugin
 from rccltune.cli import run
-from rccltune.session import runs
+from rccltune.ranks import runs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RULE = "allreduce,0,32768,tree,ll,-1,-1,-1,-1,-1\n"

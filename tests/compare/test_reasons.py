@@ -31,9 +31,9 @@ from rccltune.model.errors import MachineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import RankLocation, Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
+from rccltune.ranks import runs
+from rccltune.ranks.rows import setting_of
 from rccltune.rules.reader import read_rules
-from rccltune.session import runs
-from rccltune.session.rows import setting_of
 
 KIB = 1 << 10
 

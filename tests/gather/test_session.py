@@ -18,9 +18,9 @@ from rccltune.gather import FIELDS, ArchiveContent
 from rccltune.model import choice, measurement, settings
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.estimate import Estimate
-from rccltune.session.runs import COLUMNS, EndFile, RunFile
+from rccltune.ranks.runs import COLUMNS, EndFile, RunFile
 from rccltune.session.samples_csv import HEAD
-from rccltune.session.store import SessionHeader
+from rccltune.session.store import SessionHeader, SessionSetup
 from rccltune.verify import verdict
 
 SECRETS = ("node17", "ada", "project-x", "hush", "example.org", "10.1.2.3")
@@ -182,13 +182,21 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
     """Whoever adds one to a file of a session decides here whether it is sent."""
     # The rule file says what it requires, and is sent; of rccl-tests neither logs nor facts are.
     on_purpose = {"command", "requires", "stated"}
-    records = (SessionHeader, RunFile, EndFile, verdict.VerdictFile, verdict.RuleVerdict)
+    records = (
+        SessionHeader,
+        SessionSetup,
+        RunFile,
+        EndFile,
+        verdict.VerdictFile,
+        verdict.RuleVerdict,
+    )
     records += (Estimate, choice.LeftToLibrary, verdict.IdleEffect)
     records += (
         measurement.Fingerprint,
         settings.Setting,
         settings.Mode,
         settings.Scale,
+        settings.RankLocation,
         choice.Rule,
     )
     fields = {one.name for record in records for one in dataclasses.fields(record)}

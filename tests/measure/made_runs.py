@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session import plan, runs
-from rccltune.session.plan import CollectiveCall, Step
+from rccltune.ranks import plan, runs
+from rccltune.ranks.plan import CollectiveCall, Step
 
 HEAD: Final = runs.COLUMNS
 FIRST: Final = plan.Label(plan.FIRST, 0)

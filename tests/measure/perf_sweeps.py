@@ -18,7 +18,7 @@ import pandas as pd
 import yamls
 
 from rccltune.cli import run
-from rccltune.session import rows, runs
+from rccltune.ranks import rows, runs
 
 # Every process of a test inherits it.
 MARK: Final = "TEST_OF_PERF"

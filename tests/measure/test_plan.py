@@ -16,9 +16,9 @@ from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import BASELINE, IDLE, RULES, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.plan import Label, Step, TimingEffort
 from rccltune.releases import release_of
-from rccltune.session import plan, rows, runs
-from rccltune.session.plan import Label, Step, TimingEffort
 from rccltune.verify import pairs
 
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError, SessionError
 from rccltune.model.failure import Failure
 from rccltune.model.settings import RankLocation, Scale
-from rccltune.session import runs
+from rccltune.ranks import runs
 
 # What the lent machines and their jobs have (law 11), and what chooses.
 SITE = {

@@ -14,7 +14,7 @@ import pytest
 from rccltune.cli import run
 from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
-from rccltune.session import rows, runs
+from rccltune.ranks import rows, runs
 
 FEW_SIZES = ("--min-bytes", "64K", "--max-bytes", "16M", "--factor", "16")
 

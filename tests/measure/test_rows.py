@@ -12,8 +12,8 @@ from made_runs import HEAD, as_asked, make, step
 
 from rccltune.measure import ongoing_sweep
 from rccltune.model.errors import OutputError
-from rccltune.session import rows, runs
-from rccltune.session.plan import Label, Step
+from rccltune.ranks import rows, runs
+from rccltune.ranks.plan import Label, Step
 
 STEPS = [
     *(step("check", name) for name in ("idle", "ring/ll", "tree/simple/4")),

@@ -19,9 +19,10 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.session import rows, runs, store
-from rccltune.session.exclusion import excluded
-from rccltune.session.plan import Step
+from rccltune.ranks import rows, runs
+from rccltune.ranks.exclusion import excluded
+from rccltune.ranks.plan import Step
+from rccltune.session import store
 from rccltune.session.samples import frame_from_logs, load_frame
 from rccltune.session.store import Session, SessionSetup
 

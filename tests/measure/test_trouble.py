@@ -14,7 +14,7 @@ import pytest
 from perf_sweeps import Ground, is_program
 
 from rccltune.cli import run
-from rccltune.session import runs
+from rccltune.ranks import runs
 
 # Ways of what another one guards in every run.
 ALSO = pytest.mark.long

@@ -10,7 +10,7 @@ from perf_sweeps import Ground
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.session import runs
+from rccltune.ranks import runs
 
 
 def test_the_same_command_again_starts_nothing(

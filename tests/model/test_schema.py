@@ -22,9 +22,8 @@ from rccltune.model.links import LinkMap
 from rccltune.model.measurement import Fingerprint, ImportedFile
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable
-from rccltune.session.runs import EndFile, RunFile
+from rccltune.ranks.runs import EndFile, RunFile
 from rccltune.session.store import SessionHeader
-from rccltune.transferbench import LinkRates
 from rccltune.verify.verdict_store import FailedVerification, VerdictFile
 
 # What each JSON file of a session, and each answer of a host, is read as.
@@ -37,7 +36,6 @@ ROOTS = (
         VerdictFile,
         FailedVerification,
         RankLocation,
-        LinkRates,
     ),
     *(LinkMap, Host, RunFile, EndFile),
 )

@@ -30,7 +30,7 @@ from rccltune.model.settings import (
     Setting,
 )
 from rccltune.model.vocabulary import Collective, Placement
-from rccltune.session import files, samples, store
+from rccltune.session import files, lock, samples, store
 
 
 def header(folder: Path) -> store.Session:
@@ -163,9 +163,9 @@ def test_two_machines_are_shown_with_their_difference() -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from rccltune.session import files
+from rccltune.session import lock
 from rccltune.model.reporter import Reporter
-with files.writing(Path(sys.argv[1]), Reporter()):
+with lock.lock_session(Path(sys.argv[1]), Reporter()):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -187,7 +187,7 @@ def test_a_live_writer_keeps_others_out(tmp_path: Path) -> None:
     try:
         with (
             pytest.raises(SessionError, match=f"process {process.pid} .* is running"),
-            files.writing(tmp_path / "s", Reporter()),
+            lock.lock_session(tmp_path / "s", Reporter()),
         ):
             pass
     finally:
@@ -202,7 +202,7 @@ def test_a_killed_writer_is_taken_over_with_a_note(tmp_path: Path) -> None:
     process.communicate()
     notes: list[str] = []
 
-    with files.writing(tmp_path / "s", listener(notes)):
+    with lock.lock_session(tmp_path / "s", listener(notes)):
         assert (tmp_path / "s" / "writer.lock").exists()
 
     assert notes == [f"took over the session from process {process.pid}, which is gone"]
@@ -247,7 +247,7 @@ def test_who_cannot_be_seen_is_taken_for_alive(
     """Taking over a session that another host or container writes would destroy it."""
     marker(tmp_path, **changes)
 
-    with pytest.raises(SessionError, match=said), files.writing(tmp_path, Reporter()):
+    with pytest.raises(SessionError, match=said), lock.lock_session(tmp_path, Reporter()):
         pass
     assert (tmp_path / "writer.lock").exists()
 
@@ -258,7 +258,7 @@ def test_a_pid_used_again_is_not_the_writer(tmp_path: Path, changes: dict[str, s
     marker(tmp_path, **changes)
     notes: list[str] = []
 
-    with files.writing(tmp_path, listener(notes)):
+    with lock.lock_session(tmp_path, listener(notes)):
         pass
     assert len(notes) == 1
 
@@ -267,13 +267,13 @@ def test_many_writers_never_hold_it_together(tmp_path: Path) -> None:
     """Ten processes take turns over a dead holder's marker; no two are inside at once."""
     marker(tmp_path, started="1")
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom rccltune.session import files\n"
+        "import sys, time\nfrom pathlib import Path\nfrom rccltune.session import lock\n"
         "from rccltune.model.errors import SessionError\n"
         "from rccltune.model.reporter import Reporter\n"
         "f = Path(sys.argv[1])\n"
         "while True:\n"
         "    try:\n"
-        "        with files.writing(f, Reporter()):\n"
+        "        with lock.lock_session(f, Reporter()):\n"
         "            (f / 'inside').mkdir(); time.sleep(0.01); (f / 'inside').rmdir(); break\n"
         "    except SessionError: time.sleep(0.01)\n"
     )
@@ -303,13 +303,16 @@ def test_a_disk_that_is_full_locks_nothing(
         patch.setattr(os, "fsync", full)
         with (
             pytest.raises(SessionError, match="space"),
-            files.writing(tmp_path, Reporter()),
+            lock.lock_session(tmp_path, Reporter()),
         ):
             pass
     assert list(tmp_path.iterdir()) == []
-    with files.writing(tmp_path, Reporter()):
+    with lock.lock_session(tmp_path, Reporter()):
         assert json.loads((tmp_path / "writer.lock").read_text())["pid"] == str(os.getpid())
-        with pytest.raises(SessionError, match="is running"), files.writing(tmp_path, Reporter()):
+        with (
+            pytest.raises(SessionError, match="is running"),
+            lock.lock_session(tmp_path, Reporter()),
+        ):
             pass
     assert list(tmp_path.iterdir()) == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.settings import BASELINE, IDLE
 from rccltune.model.vocabulary import Collective
-from rccltune.session import plan
+from rccltune.ranks import plan
 from rccltune.verify.site_and_idle import SiteAndIdle
 
 KIB = 1024

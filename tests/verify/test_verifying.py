@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rccltune.cli import run
+from rccltune.ranks.runs import read_runs
 from rccltune.rules.reader import read_rules
-from rccltune.session.runs import read_runs
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SAFE = {

@@ -21,8 +21,8 @@ from rccltune.model.measurement import RUNS, StatedFacts, folder_of
 from rccltune.model.schema import Integer, Line, Number, Text, Variable, Whole, Word, read_json
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.session import plan
-from rccltune.session.plan import PlacedStep
+from rccltune.ranks import plan
+from rccltune.ranks.plan import PlacedStep
 
 PROGRAM: Final = "rccltune-perf"
 _COST: Final = re.compile(r"\d+(?:\.\d+)?")

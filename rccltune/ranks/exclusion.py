@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.settings import Role, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
-from rccltune.session import plan
-from rccltune.session.runs import Run
+from rccltune.ranks import plan
+from rccltune.ranks.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def excluded(
 
     Args:
         measured: all runs of a session.
-        table: their rows (:mod:`rccltune.session.rows`), of which wrong results are looked at;
+        table: their rows (:mod:`rccltune.ranks.rows`), of which wrong results are looked at;
             None looks at how runs ended alone.
         rules: digest of a rule file whose rules are looked at instead of settings.
     """

@@ -60,9 +60,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import RULES, Role, Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.session import plan, runs
-from rccltune.session.plan import PlacedStep
-from rccltune.session.runs import Run, unreadable_row
+from rccltune.ranks import plan, runs
+from rccltune.ranks.plan import PlacedStep
+from rccltune.ranks.runs import Run, unreadable_row
 
 if TYPE_CHECKING:
     import pandas as pd
