@@ -250,7 +250,7 @@ _NCCL: Final = _lines(
         "idle_source": "NCCL 2.22.3, src/enqueue.cc:1686, and 2.23.4, :1929",
     },
     # RCCL takes a collective's name before a list too, from a list of names in another order
-    # (rccltune.logs.library): in 2.27.7 allreduce: acts on reduce, reduce: on all_reduce.
+    # (rccltune.logs.library_log): in 2.27.7 allreduce: acts on reduce, reduce: on all_reduce.
     {
         "first": (2, 24),
         "number": "2.26.5",

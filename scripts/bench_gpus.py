@@ -38,7 +38,7 @@ from sample_rows import samples_of
 from scipy import stats
 
 from rccltune import plugin
-from rccltune.logs.reader import read_stream
+from rccltune.logs.parsed_log import read_stream
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import KIB, Collective, format_size

@@ -8,7 +8,7 @@ from math import isnan
 
 import pandas as pd
 
-from rccltune.logs.reader import ParsedLog
+from rccltune.logs.parsed_log import ParsedLog
 from rccltune.model.schema import Number, Whole, Word
 from rccltune.model.settings import CurveKey, Setting
 from rccltune.model.times import is_usable

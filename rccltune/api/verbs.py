@@ -25,7 +25,7 @@ from rccltune.report import plots
 from rccltune.report.page import report_session
 from rccltune.rules import emission, explanation
 from rccltune.session import imports
-from rccltune.why.job import explain_job
+from rccltune.why.explain_job import explain_job
 from rccltune.workload import Workload, read_workloads
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rccltune.rules.emission import EmittedRules
     from rccltune.rules.explanation import Explanation
     from rccltune.session.imports import ImportResult
-    from rccltune.why.records import JobReport
+    from rccltune.why.job_report import JobReport
 
 
 def detect(root: Place | None = None) -> System:

@@ -133,7 +133,7 @@ def _must_be_rules(path: Path) -> None:
         InputFileError: as a table of measurements.
     """
     from rccltune.logs.file_kinds import FileKind, kind_without_rules, verb_for
-    from rccltune.logs.files import kind_of_head
+    from rccltune.logs.log_files import kind_of_head
 
     if path.suffix == ".json" and (path.parent / "session.json").is_file() and path.is_file():
         raise InputFileError(

@@ -16,7 +16,7 @@ from rccltune.cli.options import COLLECTIVE, FILE
 from rccltune.model.vocabulary import Collective, JoinedLines, format_span, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.why.records import JobQuestion, JobRemark, JobReport, SizeAnswer
+    from rccltune.why.job_report import JobQuestion, JobRemark, JobReport, SizeAnswer
 
 
 @verb("why")
@@ -44,8 +44,8 @@ def why(
     8 the files tell nothing.
     """
     from rccltune.job import BENCHMARK
-    from rccltune.why.job import explain_job
-    from rccltune.why.records import AnswerKind
+    from rccltune.why.explain_job import explain_job
+    from rccltune.why.job_report import AnswerKind
 
     found = explain_job(files, collective)
     console.result(_shown(found), _text(found))

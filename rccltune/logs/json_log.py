@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.environment import benchmark_of_command
+from rccltune.logs.commands import benchmark_of_command
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.long_table import is_measured, runs_of, whole_number
 from rccltune.logs.resolver import Resolver

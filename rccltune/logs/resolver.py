@@ -12,14 +12,14 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from rccltune.logs.columns import dtype_named, placement_of, yes_or_no
-from rccltune.logs.environment import (
+from rccltune.logs.facts import LogFacts, LogRun
+from rccltune.logs.forced_variables import (
     ForcedParts,
     forced_parts,
     is_asked,
     surroundings,
     tuner,
 )
-from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, Notice, StatedFacts
 from rccltune.model.settings import (

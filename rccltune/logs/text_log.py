@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from math import log
 from typing import Any, Final, NamedTuple
 
-from rccltune.logs import rows
-from rccltune.logs.environment import TUNER, Commands
+from rccltune.logs import table_rows
+from rccltune.logs.commands import Commands
 from rccltune.logs.facts import LogFacts, LogRun
-from rccltune.logs.library import (
+from rccltune.logs.forced_variables import TUNER
+from rccltune.logs.library_log import (
     MESSAGE,
     NOISE,
     OUR_TUNER,
@@ -192,8 +193,8 @@ class RowTable:
 
     job: BenchmarkJob
     run: LogRun
-    layout: rows.Layout
-    rows: rows.TableRows
+    layout: table_rows.Layout
+    rows: table_rows.TableRows
     variables: dict[str, str]
     header: int
 
@@ -236,7 +237,7 @@ class TextReader:
         self._commands = Commands()
         self._job = BenchmarkJob(line=0)
         self._table: RowTable | None = None
-        self._layout: rows.Layout | None = None
+        self._layout: table_rows.Layout | None = None
         self._above: tuple[Placement, ...] = ()
 
     def read(self, lines: Iterable[bytes]) -> list[LogRun]:
@@ -327,7 +328,7 @@ class TextReader:
             words = body.split()
             if message is None and self._row(number, words, raw):
                 return
-            if rows.ROW_LIKE.match(body) is not None:
+            if table_rows.ROW_LIKE.match(body) is not None:
                 self._left_out(number, text)
                 return
         self._words(number, body)
@@ -335,8 +336,8 @@ class TextReader:
     def _row(self, number: int, words: list[str], raw: bytes) -> bool:
         if self._table is None:
             layout = self._layout
-            if layout is None and rows.ROW_LIKE.match(" ".join(words)) is not None:
-                layout = rows.guessed(words)
+            if layout is None and table_rows.ROW_LIKE.match(" ".join(words)) is not None:
+                layout = table_rows.guessed(words)
             if layout is None:
                 return False
             table = self._made(number, layout)
@@ -361,7 +362,7 @@ class TextReader:
             self._named(number, test[1], test[2])
         elif "algbw" in text or "busbw" in text:
             self._header(number, text)
-        elif above := rows.placements_in(text):
+        elif above := table_rows.placements_in(text):
             self._above = above
         elif _ELIDED.match(body) is not None:
             self._job.is_cut = self._job.is_cut or bool(self._job.ranks and not self._job.is_used)
@@ -448,7 +449,7 @@ class TextReader:
 
     def _header(self, number: int, text: str) -> None:
         try:
-            layout = rows.header(text, self._above)
+            layout = table_rows.header(text, self._above)
         except ValueError as error:
             raise OutputError(
                 str(error),
@@ -464,11 +465,11 @@ class TextReader:
         self.headers.append(number)
         self._open(self._made(number, layout))
 
-    def _made(self, number: int, layout: rows.Layout) -> RowTable:
+    def _made(self, number: int, layout: table_rows.Layout) -> RowTable:
         job, commands = self._job, self._commands
         job.line = job.line or number
         run = LogRun(said=LogFacts(line=number))
-        return RowTable(job, run, layout, rows.TableRows(layout), commands.variables, number)
+        return RowTable(job, run, layout, table_rows.TableRows(layout), commands.variables, number)
 
     def _open(self, table: RowTable) -> None:
         job, commands = self._job, self._commands

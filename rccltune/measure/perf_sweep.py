@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.bits.probes import ADDING
 from rccltune.launch import signals, variables
-from rccltune.logs.library import tuner_of
+from rccltune.logs.library_log import tuner_of
 from rccltune.measure import passes, workload_sizes
 from rccltune.measure.instrument import (
     Instrument,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.launch import launch_processes, process, variables
 from rccltune.launch.process import LaunchCommand, LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
-from rccltune.logs import reader
+from rccltune.logs import parsed_log
 from rccltune.logs.messages import is_memory_fault, meaning_of, was_killed
 from rccltune.logs.text_log import n_benchmarks_in
 from rccltune.measure.site import Site, SiteRequest
@@ -217,7 +217,7 @@ def read_launched(folder: Path, stated: StatedFacts) -> BenchmarkResult:
     log = folder / store.RAW_LOG
     try:
         _check_met(log, stated.n_ranks)
-        read = reader.read_launch(log, stated, folder.name)
+        read = parsed_log.read_launch(log, stated, folder.name)
     except RccltuneError as error:
         return BenchmarkResult(
             table=None, failure=Failure.UNREADABLE, words=str(error), seconds=0.0, folder=folder

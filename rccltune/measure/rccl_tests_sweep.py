@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.launch import overrides, signals, variables
-from rccltune.logs.library import tuner_of
+from rccltune.logs.library_log import tuner_of
 from rccltune.measure import failures, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of

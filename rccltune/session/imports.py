@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs import reader
+from rccltune.logs import parsed_log
 from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.errors import SessionError
@@ -73,7 +73,7 @@ class ImportResult:
 class _Incoming:
     file: ImportedFile
     path: Path
-    reading: reader.ParsedLog
+    reading: parsed_log.ParsedLog
 
 
 def import_files(
@@ -145,7 +145,7 @@ def _library(every: Sequence[ImportedFile], folder: Path) -> str | None:
     for file in every:
         if file.library_version is not None:
             versions.setdefault(file.library_version, file.name or file.id)
-    two = reader.different_libraries(versions)
+    two = parsed_log.different_libraries(versions)
     if two is not None:
         one, other = two
         raise SessionError(
@@ -208,7 +208,7 @@ def _read(path: Path, stated: StatedFacts) -> _Incoming:
     stated = replace(stated, assume=tuple(one for one in stated.assume if one != _SAME_MACHINE))
     sha256 = sha256_of(path) if path.is_file() else None
     name = store.id_of(sha256, stated)
-    reading = reader.read(path, stated, name)
+    reading = parsed_log.read_log(path, stated, name)
     written = datetime.fromtimestamp(path.stat().st_mtime, tz=timezone.utc)
     file = ImportedFile(
         id=name,

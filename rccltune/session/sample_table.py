@@ -119,7 +119,7 @@ def nothing() -> pd.DataFrame:
 
 
 def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
-    """A table of what was read (:func:`rccltune.logs.samples.table_of`) as the table of samples.
+    """The table of samples out of a log's (:func:`rccltune.logs.log_samples.table_of`).
 
     Args:
         rows: its column ``key`` numbers the curve of each row.

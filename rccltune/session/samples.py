@@ -165,14 +165,16 @@ def _of_logs(folder: Path, measured: Iterable[Run]) -> Iterator[pd.DataFrame]:
         CommandLineError: what is stated contradicts it.
     """
     # Most verbs find a table that is current, and read no log.
-    from rccltune.logs import reader
+    from rccltune.logs import parsed_log
 
     for one in store.imported_files(folder):
-        found = reader.read(store.raw_log(folder, one.id), one.stated, one.id)
+        found = parsed_log.read_log(store.raw_log(folder, one.id), one.stated, one.id)
         yield sample_table.framed(found.table, found.keys)
     for run in measured:
         if run.has_log_table and run.file.stated is not None:
-            found = reader.read_launch(store.raw_log(folder, run.name), run.file.stated, run.name)
+            found = parsed_log.read_launch(
+                store.raw_log(folder, run.name), run.file.stated, run.name
+            )
             yield sample_table.framed(found.table, found.keys)
 
 

@@ -14,10 +14,8 @@ from rccltune.overwritten import Overwrite
 from rccltune.releases import CHOOSING_FREELY
 from rccltune.why import remedies
 from rccltune.why.causes import cause
-from rccltune.why.evidence import JobLogs, SizeRecord
-from rccltune.why.knowledge import JobKnowledge, conditions_of, paths_around
-from rccltune.why.lines import SYMMETRIC
-from rccltune.why.records import (
+from rccltune.why.job_logs import JobLogs, SizeRecord
+from rccltune.why.job_report import (
     AnswerKind,
     CommunicatorScale,
     Key,
@@ -25,6 +23,8 @@ from rccltune.why.records import (
     TunerAnswer,
     TypeAndOperation,
 )
+from rccltune.why.knowledge import JobKnowledge, conditions_of, paths_around
+from rccltune.why.lines import SYMMETRIC
 
 _FORCE_LL128: Final = "RCCL_LL128_FORCE_ENABLE"
 _OLD_HOST: Final = (

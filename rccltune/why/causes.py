@@ -10,9 +10,9 @@ from typing import Final
 from rccltune.logs.messages import plugin_reasons, reason_in
 from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
-from rccltune.why.evidence import LOADING, JobLogs, PluginStart, is_ours
+from rccltune.why.job_logs import LOADING, JobLogs, PluginStart, is_ours
+from rccltune.why.job_report import AnswerKind, CommunicatorScale, Reason
 from rccltune.why.knowledge import JobKnowledge
-from rccltune.why.records import AnswerKind, CommunicatorScale, Reason
 
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 # What RCCL and NCCL look for where nothing is named; the prefix moved between releases.

@@ -8,8 +8,8 @@ from typing import Final
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import format_size
 from rccltune.why import remedies
-from rccltune.why.evidence import JobLogs, SharedCall
-from rccltune.why.records import NOWHERE, AnswerKind, Reason
+from rccltune.why.job_logs import JobLogs, SharedCall
+from rccltune.why.job_report import NOWHERE, AnswerKind, Reason
 
 # A call of a thousand sizes differs at all of them for one reason.
 _MOST: Final = 8

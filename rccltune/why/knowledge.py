@@ -18,8 +18,8 @@ from rccltune.rules.provenance import measured_with
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.past_tuner import paths_past
-from rccltune.why.evidence import JobLogs
-from rccltune.why.records import CommunicatorScale, Key, TypeAndOperation
+from rccltune.why.job_logs import JobLogs
+from rccltune.why.job_report import CommunicatorScale, Key, TypeAndOperation
 
 # Variables that RCCLX alone has begin so.
 _RCCLX: Final = "RCCL_ENABLE_DDA"

@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rccltune.logs import files
-from rccltune.logs.library import (
+from rccltune.logs import log_files
+from rccltune.logs.library_log import (
     LOG_HEAD,
     LOG_LEVELS,
     collective_named,
@@ -26,8 +26,8 @@ from rccltune.logs.library import (
 from rccltune.logs.messages import KnownLine, known_lines
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, TUNABLE, Collective
-from rccltune.why.evidence import Call, Choice, JobLogs, NoSettingLeft
-from rccltune.why.records import NOWHERE, CommunicatorScale, TunerAnswer, TypeAndOperation
+from rccltune.why.job_logs import Call, Choice, JobLogs, NoSettingLeft
+from rccltune.why.job_report import NOWHERE, CommunicatorScale, TunerAnswer, TypeAndOperation
 
 _MARK: Final = "rccltune: "
 _HEAD: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}) ")
@@ -389,8 +389,8 @@ def read_file(path: Path, reader: LineReader) -> Named | None:
     known: set[bytes] = set()
     named: Named = {}
     table, name = False, str(path)
-    with files.open_log(path) as stream:
-        for number, (label, raw) in enumerate(files.labelled_lines_of(stream, name), 1):
+    with log_files.open_log(path) as stream:
+        for number, (label, raw) in enumerate(log_files.labelled_lines_of(stream, name), 1):
             if b" Bytes -> " in raw or b"opCount " in raw:
                 # What a job repeats for hours is looked at once for each writer.
                 if _is_known(raw, known):

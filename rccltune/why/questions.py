@@ -8,8 +8,8 @@ from typing import Final
 
 from rccltune.why import causes, remedies
 from rccltune.why.differences import calls_that_hang, differences, is_known
-from rccltune.why.evidence import LOADING, JobLogs, is_ours
-from rccltune.why.records import AnswerKind, JobQuestion, JobRemark, SizeAnswer
+from rccltune.why.job_logs import LOADING, JobLogs, is_ours
+from rccltune.why.job_report import AnswerKind, JobQuestion, JobRemark, SizeAnswer
 
 _NETWORK: Final = "aws-ofi-nccl, the network plugin,"
 _PLUGIN: Final = "NCCL_TUNER_PLUGIN"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rccltune.logs.library import collective_named, setting_named
+from rccltune.logs.library_log import collective_named, setting_named
 from rccltune.logs.messages import plugin_reasons, reason_in
 from rccltune.model.settings import why_never
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.why import remedies
 from rccltune.why.causes import DEFAULTS
-from rccltune.why.evidence import JobLogs, is_ours
+from rccltune.why.job_logs import JobLogs, is_ours
+from rccltune.why.job_report import AnswerKind, CommunicatorScale, JobRemark, SizeAnswer
 from rccltune.why.knowledge import JobKnowledge
-from rccltune.why.records import AnswerKind, CommunicatorScale, JobRemark, SizeAnswer
 
 _MOST_TOTALS: Final = 8
 # The real library over the stand-in HIP runtime reads it (native_plugin/hip/hip.h).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rccltune.logs.environment import allowed_names
+from rccltune.logs.forced_variables import allowed_names
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.releases import release_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sample_rows import Sample
 
-from rccltune.logs.reader import ParsedLog, read
+from rccltune.logs.parsed_log import ParsedLog, read_log
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import Collective, Placement, algbw, busbw
@@ -101,7 +101,7 @@ def read_text(tmp_path: Path) -> ReadText:
     ) -> ParsedLog:
         path = tmp_path / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read(path, StatedFacts(setting=BASELINE) if stated is None else stated, "L")
+        return read_log(path, StatedFacts(setting=BASELINE) if stated is None else stated, "L")
 
     return reading
 

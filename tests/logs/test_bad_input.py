@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sample_rows import samples_of
 
-from rccltune.logs.reader import read, read_stream
+from rccltune.logs.parsed_log import read_log, read_stream
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
@@ -68,12 +68,12 @@ def test_a_directory_names_its_logs(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_text(text)
     with pytest.raises(OutputError, match="directory") as error:
-        read(tmp_path, ALL, "L")
+        read_log(tmp_path, ALL, "L")
     assert error.value.hint == "name the file: a.csv, b.log."
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(OutputError):
-        read(empty, ALL, "L")
+        read_log(empty, ALL, "L")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_files_of_ours_that_another_verb_reads(
     """What it is, and the command that reads it."""
     (tmp_path / name).write_text(text)
     with pytest.raises(OutputError, match=what) as error:
-        read(tmp_path / name, ALL, "L")
+        read_log(tmp_path / name, ALL, "L")
     assert str(error.value.hint).endswith(verb.format(tmp_path))
 
 
@@ -177,4 +177,4 @@ def test_any_bytes(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "soup"
     path.write_bytes(content)
     with suppress(RccltuneError):
-        read(path, ALL, "L")
+        read_log(path, ALL, "L")

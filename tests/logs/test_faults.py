@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sample_rows import samples_of
 
-from rccltune.logs.reader import ParsedLog, read
+from rccltune.logs.parsed_log import ParsedLog, read_log
 from rccltune.model.errors import CommandLineError, OutputError, RccltuneError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Role, Scale, Setting, Vendor
@@ -29,7 +29,9 @@ TABLES = (
 def fault(shared: Path, name: str, **more: object) -> ParsedLog:
     """Read one of the inputs, with the facts that it does not say."""
     scale = {"n_nodes": 2} if name.startswith("lab") else {}
-    return read(shared / "faults-2026-11" / name, StatedFacts(**{**_STATED, **scale, **more}), "L")
+    return read_log(
+        shared / "faults-2026-11" / name, StatedFacts(**{**_STATED, **scale, **more}), "L"
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -75,7 +77,7 @@ OF_29 = "faults-2026-11-29"
 
 def later(shared: Path, name: str, **stated: object) -> ParsedLog:
     """Read one of the inputs of 29 November."""
-    return read(shared / OF_29 / name, StatedFacts(**stated), "L")
+    return read_log(shared / OF_29 / name, StatedFacts(**stated), "L")
 
 
 @pytest.mark.parametrize(

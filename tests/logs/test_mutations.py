@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sample_rows import samples_of
 
-from rccltune.logs.reader import read
+from rccltune.logs.parsed_log import read_log
 from rccltune.model.errors import RccltuneError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.vocabulary import Collective
@@ -115,14 +115,14 @@ def test_no_mutation_gives_a_traceback_or_another_value(tmp_path: Path, form: st
     path = tmp_path / "x.log"
     stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=2, n_nodes=1)
     path.write_text(text)
-    honest = {(s.nbytes, s.time_us) for s in samples_of(read(path, stated, "L"))}
+    honest = {(s.nbytes, s.time_us) for s in samples_of(read_log(path, stated, "L"))}
     assert honest
     read_well = 0
     for number in range(n):
         bad = changed(text, dice)
         path.write_text(bad)
         try:
-            reading = read(path, stated, "L")
+            reading = read_log(path, stated, "L")
         except RccltuneError as error:
             if error.where is None and "--" not in error.message:
                 pytest.fail(bad)

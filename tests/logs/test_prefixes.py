@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sample_rows import samples_of
 
-from rccltune.logs.library import NOISE
+from rccltune.logs.library_log import NOISE
 from rccltune.logs.wrappers import FORMS
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts

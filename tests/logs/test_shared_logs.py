@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sample_rows import Sample, samples_of
 
-from rccltune.logs.reader import ParsedLog, read
+from rccltune.logs.parsed_log import ParsedLog, read_log
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Scale
@@ -69,7 +69,7 @@ _AVERAGE = re.compile(r"^(?:\s*0: )?# Avg bus bandwidth\s*: ([\d.]+)", re.MULTIL
 def import_log(shared: Path, name: str, **more: object) -> ParsedLog:
     """Read one real log with the options that it needs."""
     stated = replace(OPTIONS.get(name, StatedFacts()), **more)
-    return read(shared / "logs" / name, stated, "L")
+    return read_log(shared / "logs" / name, stated, "L")
 
 
 def pick(reading: ParsedLog, nbytes: int, placement: Placement, launch: str = "L") -> Sample:
@@ -188,7 +188,7 @@ def test_options_that_contradict_a_real_log(shared: Path) -> None:
 def test_a_missing_collective_is_guessed_for_the_user_only(shared: Path) -> None:
     """The error proposes what the bandwidths fit, and reads nothing on that guess."""
     with pytest.raises(OutputError, match="which collective") as error:
-        read(shared / "logs" / "nv11_stat_prefix_8r_allgather.txt", StatedFacts(), "L")
+        read_log(shared / "logs" / "nv11_stat_prefix_8r_allgather.txt", StatedFacts(), "L")
     assert "--collective" in str(error.value.hint)
     assert "all_gather" in str(error.value.hint)
     assert "all_reduce" not in str(error.value.hint)
@@ -219,7 +219,7 @@ def test_every_shared_rule_file_is_recognised(shared: Path) -> None:
         if "sample_performance" in path.name:
             continue
         with pytest.raises(OutputError, match="rule file") as error:
-            read(path, StatedFacts(), "L")
+            read_log(path, StatedFacts(), "L")
         assert f"rccltune explain {shlex.quote(str(path))}" in str(error.value.hint)
         seen += 1
     assert seen >= 13
@@ -239,7 +239,7 @@ ALONE = {
 @pytest.mark.parametrize("name", ALONE)
 def test_the_only_candidate_is_taken_and_said(shared: Path, name: str) -> None:
     """No option is needed, and a notice says on what the collective rests."""
-    reading = read(shared / "logs" / name, StatedFacts(), "L")
+    reading = read_log(shared / "logs" / name, StatedFacts(), "L")
     assert {s.key.collective.value for s in samples_of(reading)} == {ALONE[name]}
     said = [one for one in reading.notices if one.caution is Caution.ASSUMED]
     assert any(f"{ALONE[name]}: the only collective" in one.message for one in said)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sample_rows import samples_of
 
-from rccltune.logs.reader import read
+from rccltune.logs.parsed_log import read_log
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE
@@ -19,7 +19,7 @@ OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 def test_rccl_tests_csv_with_the_column_it_forgets(shared: Path) -> None:
     """13 names over 14 values: nothing is shifted."""
     path = shared / "sweeps/gpu107/mi355x_1n8r_allreduce_default.csv"
-    reading = read(path, StatedFacts(setting=BASELINE), "L")
+    reading = read_log(path, StatedFacts(setting=BASELINE), "L")
     first = samples_of(reading)[0]
     assert (first.nbytes, first.time_us, first.n_wrong) == (4096, 23.259669, 0)
     assert (first.key.dtype, first.key.redop, first.key.placement) == ("float", "sum", OUT)
@@ -31,7 +31,9 @@ def test_rccl_tests_csv_with_the_column_it_forgets(shared: Path) -> None:
 
 def test_a_sweep_with_forced_and_default_rows(shared: Path) -> None:
     """Default rows are the baseline with what ran noted; forced rows are settings."""
-    reading = read(shared / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv", StatedFacts(), "L")
+    reading = read_log(
+        shared / "sweeps/mi355x_1n8r_allreduce_algo_proto_ch.csv", StatedFacts(), "L"
+    )
     assert len(samples_of(reading)) == 558
     default = [s for s in samples_of(reading) if s.key.setting is BASELINE]
     assert len(default) == 18
@@ -53,7 +55,7 @@ def test_a_table_of_several_environments_is_refused(shared: Path, name: str, col
     """A session is of one: gpinkert tried eleven, PR 9406 has before and after."""
     stated = StatedFacts(collective=Collective.ALL_REDUCE, n_ranks=16, n_nodes=2)
     with pytest.raises(OutputError, match=column):
-        read(shared / "sweeps" / name, stated, "L")
+        read_log(shared / "sweeps" / name, stated, "L")
 
 
 def test_a_table_of_bandwidths(shared: Path, tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_table_of_bandwidths(shared: Path, tmp_path: Path) -> None:
     lines = (shared / "sweeps/rocm_systems_pr9406_mi350x_2n.csv").read_text("utf-8").splitlines()
     before = tmp_path / "before.csv"
     before.write_text("\n".join(line for line in lines if ",after," not in line), "utf-8")
-    reading = read(before, stated, "L")
+    reading = read_log(before, stated, "L")
     first = samples_of(reading)[0]
     assert first.time_us == pytest.approx(33554432 * 1.875 / 127.38 / 1000)
     assert Caution.DERIVED_TIME in {n.caution for n in reading.notices}
@@ -70,7 +72,7 @@ def test_a_table_of_bandwidths(shared: Path, tmp_path: Path) -> None:
 
 def test_json_lines(shared: Path) -> None:
     """amd15 and amd16: one object a line; 0-byte rows and several types in one file."""
-    reduce = read(
+    reduce = read_log(
         shared / "logs/amd15_rccl_json_allreduce_int8_channels56.json", StatedFacts(), "L"
     )
     assert (samples_of(reduce)[0].time_us, samples_of(reduce)[-1].time_us) == (
@@ -78,6 +80,6 @@ def test_json_lines(shared: Path) -> None:
         12092.294313,
     )
     assert samples_of(reduce)[-1].line == 64
-    alltoall = read(shared / "logs/amd16_rccl_json_alltoall_maxctas56.json", StatedFacts(), "L")
+    alltoall = read_log(shared / "logs/amd16_rccl_json_alltoall_maxctas56.json", StatedFacts(), "L")
     assert len({s.key.dtype for s in samples_of(alltoall)}) == 12
     assert {s.n_wrong for s in samples_of(alltoall) if s.key.placement is IN} == {None}

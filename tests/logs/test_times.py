@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sample_records import records
 from sample_rows import Sample, frame, samples_of
 
-from rccltune.logs.reader import read
+from rccltune.logs.parsed_log import read_log
 from rccltune.model.errors import OutputError, RccltuneError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, CurveKey, Scale
@@ -55,7 +55,7 @@ def of_file(folder: Path, name: str, text: str) -> float | None:
     """As a file of somebody is read."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    return only(samples_of(read(path, STATED, "L")))
+    return only(samples_of(read_log(path, STATED, "L")))
 
 
 def of_log(folder: Path, word: str) -> float | None:

@@ -14,8 +14,8 @@ from rccltune import plugin
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
 from rccltune.simulate.compiled import written
-from rccltune.why import job
-from rccltune.why.records import AnswerKind, JobReport, SizeAnswer
+from rccltune.why.explain_job import explain_job
+from rccltune.why.job_report import AnswerKind, JobReport, SizeAnswer
 
 RULES = """#@ format 1
 # library: RCCL 2.28.3-SIMULATED
@@ -98,7 +98,7 @@ class Jobs:
 
 def ask(*files: Path, rules: Path | None = None, collective: Collective | None = None) -> JobReport:
     """Ask why."""
-    return job.explain_job([*files, *([rules] if rules else [])], collective)
+    return explain_job([*files, *([rules] if rules else [])], collective)
 
 
 def kinds(found: JobReport) -> list[AnswerKind]:

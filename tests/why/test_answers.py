@@ -16,7 +16,7 @@ from wording import lacks
 
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
-from rccltune.why.records import AnswerKind
+from rccltune.why.job_report import AnswerKind
 from rccltune.workload import read_workload
 
 KIB, MIB = 1024, 1024 * 1024

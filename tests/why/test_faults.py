@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import ask
 
-from rccltune.why.records import AnswerKind, JobReport
+from rccltune.why.job_report import AnswerKind, JobReport
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import ask, at, kinds
 
-from rccltune.why.records import AnswerKind, CommunicatorScale
+from rccltune.why.job_report import AnswerKind, CommunicatorScale
 
 SHA = "5" * 64
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"

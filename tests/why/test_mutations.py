@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.model.errors import RccltuneError
-from rccltune.why.job import explain_job
+from rccltune.why.explain_job import explain_job
 
 # Lines as the libraries and the plugin print them, with hosts and paths replaced: RCCL 2.28.3 and
 # NCCL 2.27 (src/plugin/tuner.cc, src/enqueue.cc, src/init.cc), RCCL 2.30's csv_tuner.cc,

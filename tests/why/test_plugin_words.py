@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.messages import plugin_reasons
-from rccltune.why.evidence import JobLogs
+from rccltune.why.compose_report import job_report
+from rccltune.why.job_logs import JobLogs
+from rccltune.why.job_report import AnswerKind, CommunicatorScale, JobReport
 from rccltune.why.knowledge import JobKnowledge
 from rccltune.why.lines import LineReader
-from rccltune.why.records import AnswerKind, CommunicatorScale, JobReport
-from rccltune.why.report import job_report
 
 _CODE = re.compile(r"#define REASON_\w+\s+\"(R\d\d) ([a-z-]+)(: )?\"")
 # What ends a start: the first text of each must be a code's.

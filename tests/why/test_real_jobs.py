@@ -15,7 +15,7 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.model.vocabulary import KIB, Collective
-from rccltune.why.records import AnswerKind, CommunicatorScale
+from rccltune.why.job_report import AnswerKind, CommunicatorScale
 
 MIB = 1024 * KIB
 PLUGIN = "/opt/rccltune/librccl-tuner-rccltune.so"

@@ -16,7 +16,7 @@ from jobs import ask, at, kinds
 from wording import lacks
 
 from rccltune.model.vocabulary import KIB, TUNABLE, Collective
-from rccltune.why.records import AnswerKind, CommunicatorScale, JobReport, SizeAnswer
+from rccltune.why.job_report import AnswerKind, CommunicatorScale, JobReport, SizeAnswer
 
 MIB = 1024 * KIB
 NODE = CommunicatorScale(1, 8)

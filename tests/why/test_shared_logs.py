@@ -9,7 +9,7 @@ from jobs import ask, kinds
 from wording import lacks
 
 from rccltune.model.errors import TooLittleDataError
-from rccltune.why.records import AnswerKind, CommunicatorScale
+from rccltune.why.job_report import AnswerKind, CommunicatorScale
 
 
 def test_nccl_of_four_gpus_with_info_inside_rows(shared_data: Path) -> None:

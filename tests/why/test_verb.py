@@ -10,7 +10,7 @@ from jobs import Jobs, halves
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.why.records import AnswerKind
+from rccltune.why.job_report import AnswerKind
 
 
 def test_the_page_has_ranges_and_remedies(

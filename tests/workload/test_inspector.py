@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from wording import lacks
 
-from rccltune.logs import reader
+from rccltune.logs import parsed_log
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Scale
@@ -99,7 +99,7 @@ def test_no_session_is_made_of_one(put: Put) -> None:
     """import says what a dump cannot give, and which verb takes it."""
     path = put("a.log", dump(line()))
     with pytest.raises(OutputError) as told:
-        reader.read(path, StatedFacts(), "launch")
+        parsed_log.read_log(path, StatedFacts(), "launch")
     assert lacks(told.value.message, "no algorithm") == []
     assert lacks(told.value.message, "waited") == []
     assert f"rccltune workload {path}" in str(told.value.hint)

@@ -1,4 +1,4 @@
-/* What libraries log of a call, in the forms of their releases (rccltune/logs/library.py lists the
+/* What libraries log of a call, in the forms of their releases (rccltune/logs/library_log.py lists the
  * sources), as a setting. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import TUNABLE, Collective
-from rccltune.why.records import CommunicatorScale, Key, TunerAnswer, TypeAndOperation
+from rccltune.why.job_report import CommunicatorScale, Key, TunerAnswer, TypeAndOperation
 
 # Facts of one kind; more are noise or torn lines. Calls: of all ranks, sizes and answers.
 MAX_FACTS: Final = 4096

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.logs.facts import LogRun
 from rccltune.logs.file_kinds import FileKind, verb_for
-from rccltune.logs.files import MEASUREMENTS, head_of, kind_of_head, lines_of, open_log
 from rccltune.logs.json_log import JsonText, read_records, read_results
+from rccltune.logs.log_files import MEASUREMENTS, head_of, kind_of_head, lines_of, open_log
+from rccltune.logs.log_samples import fingerprint_of, table_of
 from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.samples import fingerprint_of, table_of
 from rccltune.logs.text_log import TextReader
 from rccltune.logs.wrappers import unwrapped
 from rccltune.model.errors import OutputError
@@ -34,7 +34,7 @@ class ParsedLog:
 
     Attributes:
         table: every timing, flagged ones included, in the file's order within each run; see
-            :func:`rccltune.logs.samples.table_of` for its columns.
+            :func:`rccltune.logs.log_samples.table_of` for its columns.
         keys: of the curves, by the number in the column ``key``.
         notices: what weakens them, each with its remedy.
         fingerprint: the machine as far as the file, the options and the assumptions tell it.
@@ -58,7 +58,7 @@ class ParsedLog:
     environment: Mapping[str, str] | None = None
 
 
-def read(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
+def read_log(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
     """Read whatever somebody measured.
 
     Args:

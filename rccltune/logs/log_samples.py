@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
+from rccltune.logs.busbw_ratio import RunEvidence, collectives_on, evidence_of, only_ranks
 from rccltune.logs.columns import is_percentile
-from rccltune.logs.evidence import RunEvidence, collectives_on, evidence_of, only_ranks
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import numbered

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.logs import files, reader
+from rccltune.logs import log_files, parsed_log
 from rccltune.model import grammar
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, join_lines
 from rccltune.why import knowledge, lines, remedies
-from rccltune.why.evidence import Call, JobLogs
-from rccltune.why.records import CommunicatorScale, JobReport, TypeAndOperation
-from rccltune.why.report import job_report
+from rccltune.why.compose_report import job_report
+from rccltune.why.job_logs import Call, JobLogs
+from rccltune.why.job_report import CommunicatorScale, JobReport, TypeAndOperation
 
 # How many rules a file of ours has, which may be none.
 _COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
@@ -83,8 +83,8 @@ def _nothing(paths: Sequence[Path], job: JobLogs) -> TooLittleDataError:
 
 def _is_rule_file(path: Path) -> bool:
     """Whether it counts rules as ours do, or its first line that is no comment is one."""
-    with files.open_log(path) as stream:
-        head = files.head_of(stream, str(path))
+    with log_files.open_log(path) as stream:
+        head = log_files.head_of(stream, str(path))
     if _COUNT.search(head):
         return True
     rows = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
@@ -92,19 +92,21 @@ def _is_rule_file(path: Path) -> bool:
     return _RULE_ROW.match(first) is not None
 
 
-def _table_of(path: Path, collective: Collective | None) -> reader.ParsedLog:
+def _table_of(path: Path, collective: Collective | None) -> parsed_log.ParsedLog:
     """A benchmark's table, with what the user says where it does not name its collective."""
     try:
-        with files.open_log(path) as stream:
-            return reader.read_stream(
-                files.lines_of(stream, str(path)), str(path), StatedFacts(), "why"
+        with log_files.open_log(path) as stream:
+            return parsed_log.read_stream(
+                log_files.lines_of(stream, str(path)), str(path), StatedFacts(), "why"
             )
     except RccltuneError:
         if collective is None:
             raise
     stated = StatedFacts(collective=collective)
-    with files.open_log(path) as stream:
-        return reader.read_stream(files.lines_of(stream, str(path)), str(path), stated, "why")
+    with log_files.open_log(path) as stream:
+        return parsed_log.read_stream(
+            log_files.lines_of(stream, str(path)), str(path), stated, "why"
+        )
 
 
 def _read_table(

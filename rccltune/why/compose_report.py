@@ -11,10 +11,8 @@ from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
 from rccltune.why.answers import SizeAnswers, by_sums
 from rccltune.why.differences import calls_that_hang
-from rccltune.why.evidence import JobLogs
-from rccltune.why.knowledge import JobKnowledge
-from rccltune.why.questions import job_questions
-from rccltune.why.records import (
+from rccltune.why.job_logs import JobLogs
+from rccltune.why.job_report import (
     NOWHERE,
     AnswerKind,
     CommunicatorScale,
@@ -23,6 +21,8 @@ from rccltune.why.records import (
     Reason,
     SizeAnswer,
 )
+from rccltune.why.knowledge import JobKnowledge
+from rccltune.why.questions import job_questions
 from rccltune.why.remarks import job_remarks
 
 # Jobs spend most of their time in the first.
