@@ -27,6 +27,9 @@ from rccltune.releases import hosts_of
 from rccltune.rules.documents import count_rules
 from rccltune.rules.provenance import simulated_over
 
+# Of a list, for people.
+_SHOWN = 3
+
 if TYPE_CHECKING:
     from rccltune.model.settings import Setting
     from rccltune.rules.decision import Decision
@@ -248,8 +251,6 @@ def _remarks(found: Explanation) -> list[str]:
     lines = [no_hardware(runner)] if simulated else []
     lines.append(str(count_rules(file.rules)))
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
-    lines += [f"read otherwise without our plugin: {one}" for one in found.misread]
-    lines += [f"without our plugin: {one}" for one in found.beside_lines]
     lines += [f"never matches: line {line}: {why}" for line, why in found.unmatched]
     lines += [
         f"dead: line {rule.line} can never be reached: rules above it take all of its sizes"
@@ -288,6 +289,11 @@ def _remarks(found: Explanation) -> list[str]:
             f"{without} without it on this machine"
         )
     lines += [f"needs {name}={value} on every rank" for name, value in file.needs]
+    shown = found.misread[:_SHOWN]
+    lines += [f"read otherwise without our plugin: {one}" for one in shown]
+    n_more = len(found.misread) - len(shown)
+    lines += [f"read otherwise without our plugin: {n_more} more lines (--json)"] * bool(n_more)
+    lines += [f"without our plugin: {one}" for one in found.beside_lines]
     return lines
 
 

@@ -27,7 +27,7 @@ from rccltune.rules.decision import check_plugin, cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.reader import RuleFile
 from rccltune.session.files import sync_folder
-from rccltune.session.store import Session
+from rccltune.session.store import NODE_FILE, Session
 
 ENV_SH: Final = "env.sh"
 README: Final = "README"
@@ -162,7 +162,9 @@ def is_ours(target: Path) -> bool:
 
 
 def _is_of_ours(name: str) -> bool:
-    return name in (ENV_SH, README, CHECK, plugin.LIBRARY) or name.startswith("rccl_tuner")
+    return name in (ENV_SH, README, CHECK, NODE_FILE, plugin.LIBRARY) or name.startswith(
+        "rccl_tuner"
+    )
 
 
 def _has_mark(target: Path) -> bool:
@@ -184,7 +186,12 @@ def write_folder(done: Deployment, sessions: Sequence[Session]) -> None:
         for rule_file in done.rules:
             _write(half / rule_file.name, rule_file.content, 0o444)
         _write(half / ENV_SH, env_sh(done, target).encode(), 0o444)
-        _write(half / CHECK, _CHECK_SH.encode(), 0o555)
+        simulate = ""
+        node = sessions[0].path / NODE_FILE
+        if done.simulated and node.exists():
+            _write(half / NODE_FILE, node.read_bytes(), 0o444)
+            simulate = f' --simulate "$here/{NODE_FILE}"'
+        _write(half / CHECK, _CHECK_SH.format(simulate=simulate).encode(), 0o555)
         _write(half / README, _readme(done, sessions, library).encode(), 0o444)
         check(done, half)
         half.chmod(0o755)
@@ -208,7 +215,8 @@ _CHECK_SH: Final = """\
 #!/bin/sh
 # Do these rules still hold on this machine? In a job script, before its ranks start:
 #   check --quick || unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_CONFIG_DIR
-exec rccltune check "$(CDPATH='' cd "$(dirname "$0")" && pwd)" "$@"
+here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
+exec rccltune check "$here"{simulate} "$@"
 """
 _EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100

@@ -83,7 +83,7 @@ def head_of(stream: BinaryIO, name: str) -> bytes:
         raise OutputError(
             "the file is empty" if not head else "the file holds nothing but blanks",
             where=name,
-            hint="run the benchmark again and look at how it ended.",
+            hint="look at how the program ended that wrote it, and run that again.",
         )
     for magic, meaning in _MAGIC.items():
         if head.startswith(magic):

@@ -54,6 +54,11 @@ def read_accepted(content: bytes, where: Path, hint: str | None = None) -> RuleF
     file = read_rules(content)
     if file.errors:
         mistakes = [finding.at(where) for finding in file.errors]
-        mistakes += [f"read otherwise without our plugin: {one}" for one in misread(content, file)]
+        first, *others = (*map(str, misread(content, file)), "")
+        n_more = sum(map(bool, others))
+        more = f"; {n_more} more line{'s' * (n_more > 1)}" * bool(n_more)
+        mistakes += [f"read otherwise without our plugin: {first}{more}"] * bool(first)
+        if not content.strip():
+            hint = "copy the file again, or make one: rccltune emit-config."
         raise refusal("the plugin refuses this file:", mistakes, where, hint)
     return file

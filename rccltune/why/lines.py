@@ -42,6 +42,8 @@ _DTYPES: Final = (
 _MAX_MEMBERS: Final = 65536
 _MAX_ROWS: Final = 256
 _MAX_WORD: Final = 4096
+# Of a line that is shown.
+_MAX_SHOWN: Final = 200
 # What the library's own lines call such a path, and what the catalog of variants does.
 SYMMETRIC: Final = "symmetric kernels"
 DIRECT_GATHER: Final = "direct AllGather"
@@ -189,7 +191,7 @@ class LineReader:
     def _known(self, text: str, place: str) -> None:
         for known in known_lines():
             if known.word in text and (match := known.pattern.search(text)) is not None:
-                self._line = f"{place}: {text.strip()[:200]}"
+                self._line = f"{place}: {_whole_words(text.strip())}"
                 parts = match.groupdict(default="").items()
                 words = {name: value.strip()[:_MAX_WORD] for name, value in parts}
                 self._put(known, words, text)
@@ -422,6 +424,12 @@ def _is_known(raw: bytes, known: set[bytes]) -> bool:
         known.clear()
     known.add(outside)
     return False
+
+
+def _whole_words(text: str) -> str:
+    """The words of a line that have room where it is shown."""
+    kept = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN].rpartition(" ")[0]
+    return kept if kept == text else f"{kept or text[:_MAX_SHOWN]} …"
 
 
 def _where(words: Words) -> CommunicatorScale:

@@ -161,7 +161,7 @@ def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark
     unknown = AnswerKind.UNKNOWN in kinds
     for text in sorted(job.unread):
         yield JobRemark(
-            text=f"a benchmark's table is left out: {text}",
+            text=f"rows like those of a benchmark are left out: {text}",
             remedy="say what it measured with --collective all_reduce" if unknown else None,
         )
     if job.torn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import made
@@ -28,6 +29,15 @@ def test_a_job_that_sources_it_runs_the_deployed_rules(
     assert said.out.startswith("SIMULATED")
     assert lacks(said.out, "loaded and asked", f". {tmp_path}/site/env.sh") == []
     assert f"Session: {SESSION}" in said.err
+    done = subprocess.run(
+        [str(tmp_path / "site" / "check"), "--quick"],
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # It names the node by itself.
+    assert (done.returncode, done.stderr) == (0, f"Folder: {tmp_path}/site\n")
     # What is not deployed is gone: nothing else can have answered.
     shutil.rmtree(tuned)
     done = subprocess.run(

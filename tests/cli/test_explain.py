@@ -131,6 +131,26 @@ def test_what_a_file_is_bound_to_is_said(
     assert lacks(said, f"only {bound} was measured with NCCL 2.28.9") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "lines"),
+    [
+        ("", "Hint: copy the file again", 0),
+        ("allreduce,0,9,rng,ll,-1,1,8\n" * 9, "Hint: correct these lines", 1),
+    ],
+)
+def test_a_files_mistakes_come_before_what_others_make_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str, lines: int
+) -> None:
+    """Of what other readers would take its lines for one is shown, and the others are counted."""
+    path = tmp_path / "rules.csv"
+    path.write_text(text)
+    assert run(["explain", str(path)]) == 3
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("read otherwise") == lines
+    assert err.count("the nearest is ring") == 9 * lines
+
+
 def test_two_files_are_compared_to_the_byte(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from wording import lacks
 
 from rccltune.cli import run
 from rccltune.why.job_report import AnswerKind
+from rccltune.why.lines import _whole_words
 
 
 def test_the_page_has_ranges_and_remedies(
@@ -85,3 +86,13 @@ def test_files_that_tell_nothing(
     told = capsys.readouterr().err
     assert said in told
     assert str(path) in told
+
+
+def test_a_line_is_shown_in_whole_words() -> None:
+    """What has no room is marked, and nothing is cut within a word."""
+    text = " ".join(f"word{n}" for n in range(60))
+    shown = _whole_words(text).removesuffix(" …")
+    assert shown != text
+    assert text.startswith(f"{shown} ")
+    assert _whole_words("short") == "short"
+    assert _whole_words("x" * 300).endswith("x …")
