@@ -22,7 +22,7 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.rank_program import waiting_ranks
 from rccltune.measure.site import SiteRequest
 from rccltune.model.errors import LaunchError, MachineError
-from rccltune.model.links import LinkClass, LinkMap, PairTimes
+from rccltune.model.link_map import LinkClass, LinkMap, PairTimes
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, RankLocation, Scale
 from rccltune.model.version import __version__

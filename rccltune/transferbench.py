@@ -27,7 +27,7 @@ from rccltune.model.vocabulary import TUNABLE, Collective, busbw
 from rccltune.session import files, lock, store
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
+    from rccltune.analyse.session_fit import FitResult
     from rccltune.model.curves import Curve
 
 # What TransferBench printed, in the session.

@@ -29,8 +29,8 @@ from rccltune.model.settings import LL128_FORCED
 from rccltune.session.files import write_atomically
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
-    from rccltune.analyse.options import ChoiceOptions
+    from rccltune.analyse.choice_options import ChoiceOptions
+    from rccltune.analyse.session_fit import FitResult
     from rccltune.report.page import WrittenPage
     from rccltune.rules.emission import EmittedRules
     from rccltune.verify.outcome import VerificationResult, VerifyRequest
@@ -223,7 +223,7 @@ def _proven(
         raise
     if site is None or proof.verified is None:
         return proof
-    from rccltune.verify.environment import is_better
+    from rccltune.verify.compare_files import is_better
 
     rules = site.verified.standings if site.verified else ()
     better = is_better(
@@ -335,7 +335,7 @@ def _candidate(
     reporter: Reporter,
 ) -> VerifyRequest:
     """One file, written as a candidate that is to be verified."""
-    from rccltune.analyse.fit import fit_session
+    from rccltune.analyse.session_fit import fit_session
     from rccltune.verify.outcome import VerifyRequest
     from rccltune.verify.verdict_store import CANDIDATES
 

@@ -49,7 +49,7 @@ from public_sweeps import (
 from sample_rows import Sample
 
 from rccltune.analyse import noise
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.model.choice import Zone
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Scale, Setting

@@ -23,7 +23,7 @@ from typing import Final
 
 from rccltune.cli import run
 from rccltune.ranks import runs
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 _TIME: Final = runs.COLUMNS.split(",").index("time_us")
 _LEAST: Final = 1.05

@@ -36,7 +36,7 @@ from machine import SAFETY, machine
 from rccltune.model.choice import Rule
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective, format_span
-from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.rule_file import RuleFile, read_rules
 from rccltune.rules.writer import rule_line
 
 GRAPHS_TO = 4 << 20

@@ -42,7 +42,7 @@ from rccltune.logs.parsed_log import read_stream
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
 from rccltune.model.vocabulary import KIB, Collective, format_size
-from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.rule_file import RuleFile, read_rules
 
 SIZES = tuple(round(KIB * 2 ** (step / 4) / 64) * 64 for step in range(18 * 4 + 1))
 # Sizes that must not be slower one by one from here on; by -G, with registered buffers, none may.

@@ -34,7 +34,7 @@ from perf_runs import Ground, ground_of, run
 
 from rccltune import plugin
 from rccltune.model.errors import RccltuneError
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.why.explain_job import explain_job
 from rccltune.why.job_report import AnswerKind
 from rccltune.workload import read_workload

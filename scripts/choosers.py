@@ -9,9 +9,9 @@ from itertools import pairwise
 from sample_rows import Sample, frame
 
 from rccltune.analyse import points, unusable_notices
-from rccltune.analyse.choice import choose
-from rccltune.analyse.curves import curves
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import choose
+from rccltune.analyse.fit_curves import curves
 from rccltune.model.choice import Zone
 from rccltune.model.curves import Curve, Model, time_at
 from rccltune.model.measurement import Notice

@@ -16,7 +16,7 @@ from rccltune import plugin
 from rccltune.model.schema import json_schema
 from rccltune.releases import RELEASES
 from rccltune.rules.library_support import ModeSupport, RuleReaderKind, way
-from rccltune.simulate.schema import NodeFile
+from rccltune.simulate.node_schema import NodeFile
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _BEGIN: Final = "<!-- made by scripts/make_tables.py -->"

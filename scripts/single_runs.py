@@ -14,7 +14,7 @@ from choosers import curves_of, zones_of
 from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_tests_csv
 from sample_rows import Sample
 
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.model.choice import Zone
 from rccltune.model.settings import BASELINE, Scale, Setting, View
 from rccltune.model.vocabulary import Collective, Placement

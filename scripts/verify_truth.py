@@ -23,7 +23,7 @@ from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
 
 from rccltune import plugin
 from rccltune.model.choice import Rule
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.simulate import compiled, sources
 from rccltune.simulate.node import Fault, SimulatedNode
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rccltune.analyse import selectable
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.gains import SettingGains
-from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
 from rccltune.model.choice import NOTHING_SELECTABLE, UnselectableSetting, Zone

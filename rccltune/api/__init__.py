@@ -11,9 +11,9 @@ it would end with is raised, a :class:`rccltune.model.errors.RccltuneError` with
 """
 
 from rccltune.api.comparing import compare
+from rccltune.api.frames import read_rules
 from rccltune.api.loaded import Loaded, load
-from rccltune.api.measuring import sweep, tune, verify
-from rccltune.api.tables import read_rules
+from rccltune.api.measuring_verbs import sweep, tune, verify
 from rccltune.api.verbs import (
     deploy,
     detect,

@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rccltune.analyse.fit import FitResult
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.session_fit import FitResult
 from rccltune.measure import sweep_file
 from rccltune.model.reporter import Reporter
 from rccltune.rules.choices import baseline_named

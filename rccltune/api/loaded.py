@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.api.arguments import LogReporter
-from rccltune.api.tables import RULES, frame, rule_rows
+from rccltune.api.frames import RULES, frame, rule_rows
 from rccltune.model import defaults
 from rccltune.model.settings import Target, View
 from rccltune.ranks.plan import GRAPH

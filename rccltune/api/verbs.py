@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rccltune.analyse.fit import fit_session
+from rccltune.analyse.session_fit import fit_session
 from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_of
 from rccltune.deploy.session import deploy_sessions
 from rccltune.job import JobResult, try_job
@@ -29,7 +29,7 @@ from rccltune.why.explain_job import explain_job
 from rccltune.workload import Workload, read_workloads
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
+    from rccltune.analyse.session_fit import FitResult
     from rccltune.deploy.folder import Deployment
     from rccltune.machine.records import Finding, System
     from rccltune.report.page import WrittenPage

@@ -17,9 +17,9 @@ from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Scale
 from rccltune.releases import exact_release
 from rccltune.rules.placement_files import file_name
-from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.requirements import of_another_machine, requirements_of
+from rccltune.rules.rule_file import RuleFile
 from rccltune.session import store
 from rccltune.verify import verdict_store
 from rccltune.verify.rewriting import of_scale

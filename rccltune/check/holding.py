@@ -14,7 +14,6 @@ from math import log1p
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rccltune.check.bits import probed
 from rccltune.check.bound import (
     LIBRARY,
     CheckedRule,
@@ -25,6 +24,7 @@ from rccltune.check.bound import (
     none_for,
     without_place,
 )
+from rccltune.check.kept_bits import probed
 from rccltune.launch import signals
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, find_instrument
@@ -41,7 +41,7 @@ from rccltune.verify.rewriting import of_scale
 
 if TYPE_CHECKING:
     from rccltune.analyse.paired import LogMean
-    from rccltune.compare.measuring import OngoingComparison
+    from rccltune.compare.turns import OngoingComparison
 
 COMMUNICATORS: Final = 6
 # A rule, and sizes in bytes at which it answers, rising.
@@ -157,8 +157,8 @@ def _comparison(
     reporter: Reporter,
 ) -> OngoingComparison:
     from rccltune.compare.judging import A, B
-    from rccltune.compare.measuring import MeasuredSide, OngoingComparison
     from rccltune.compare.sides import Side
+    from rccltune.compare.turns import MeasuredSide, OngoingComparison
     from rccltune.measure.passes import SweepScope
     from rccltune.measure.perf_sweep import call_words
 

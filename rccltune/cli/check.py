@@ -9,8 +9,8 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FILE, FOLDER
 from rccltune.cli.progress import shown_progress
+from rccltune.cli.shared_options import FILE, FOLDER
 from rccltune.cli.sweep_options import sweep_options
 from rccltune.model.vocabulary import JoinedLines, format_last, format_size, format_span, join_lines
 
@@ -68,8 +68,8 @@ def _wanted(
 ) -> RulesToCheck:
     """What is checked: a rule file, a folder that deploy made, or a session."""
     from rccltune.check.bound import rules_of_deployment, rules_of_file, rules_of_session
-    from rccltune.measure.options import PERF
     from rccltune.measure.request import merge_request, session_request
+    from rccltune.measure.sweep_schema import PERF
     from rccltune.session.store import is_swept
     from rccltune.verify.verdict_store import used_session
 

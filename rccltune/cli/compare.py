@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FILE, FOLDER, PERCENT, markdown_option
 from rccltune.cli.progress import shown_progress
+from rccltune.cli.shared_options import FILE, FOLDER, PERCENT, markdown_option
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError
@@ -136,7 +136,7 @@ def compare(
     undecided somewhere, 9 B slower, wrong or failed.
     """
     from rccltune.compare import comparison
-    from rccltune.compare.bits import SHARED
+    from rccltune.compare.bits_comparison import SHARED
 
     known = comparison.catalog_with(sides)
     if lists:
@@ -182,8 +182,8 @@ def _list(console: Console, known: Catalog, options: dict[str, Any]) -> None:
     """Print the catalog, with what of it exists here."""
     from rccltune.compare.sides import list_sides
     from rccltune.measure.instrument import find_instrument
-    from rccltune.measure.options import PERF
     from rccltune.measure.request import merge_request
+    from rccltune.measure.sweep_schema import PERF
 
     site = None
     try:
@@ -218,7 +218,7 @@ def _measured(console: Console, asked: ComparisonRequest) -> ComparisonResult:
 
 def _show_bits(console: Console, asked: ComparisonRequest, context: click.Context) -> None:
     """Probe both sides, show where their bits differ, and end."""
-    from rccltune.compare.bits import BitsRow, compare_bits, ranges_of
+    from rccltune.compare.bits_comparison import BitsRow, compare_bits, ranges_of
     from rccltune.compare.comparison import prepare
 
     console.say(f"Comparison: {asked.folder}")

@@ -10,7 +10,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.shared_options import FOLDER
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:

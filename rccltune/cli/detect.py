@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import FOLDER
+from rccltune.cli.shared_options import FOLDER
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
@@ -68,7 +68,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
 
 
 def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
-    from rccltune.cli.links import show_links
+    from rccltune.cli.detect_links import show_links
     from rccltune.machine.this_machine import local_system
     from rccltune.measure.request import session_request
     from rccltune.measure.site import SiteRequest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import (
+from rccltune.cli.shared_options import (
     FOLDER,
     ChoiceArguments,
     choosing,

@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FILE, MODE, named
+from rccltune.cli.shared_options import COLLECTIVE, FILE, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rccltune.rules.decision import Decision
     from rccltune.rules.explanation import AnswerDifference, Explanation
     from rccltune.rules.plugin_answers import AnswerRange, ScaleExplanation
-    from rccltune.rules.reader import RuleFile
+    from rccltune.rules.rule_file import RuleFile
 
 
 @verb("explain")

@@ -14,12 +14,12 @@ from rccltune.cli.fit_tables import (
     transferbench_option,
 )
 from rccltune.cli.help import verb
-from rccltune.cli.options import named, session_argument
+from rccltune.cli.shared_options import named, session_argument
 from rccltune.model.settings import Role
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
+    from rccltune.analyse.session_fit import FitResult
     from rccltune.model.curves import Crossover, Curve
 
 
@@ -42,7 +42,7 @@ def fit(*, console: Console, session: Path, transferbench: Path | None) -> None:
     Exit codes: 0 done, 6 TransferBench's output is not understood, 7 no session, 8 no usable
     sample.
     """
-    from rccltune.analyse.fit import fit_session
+    from rccltune.analyse.session_fit import fit_session
     from rccltune.model.schema import to_plain
     from rccltune.transferbench import find_ceilings, keep_rates
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rccltune.cli.console import table
 from rccltune.cli.help import grouped
-from rccltune.cli.options import FILE, F
+from rccltune.cli.shared_options import FILE, F
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:

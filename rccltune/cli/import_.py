@@ -8,7 +8,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FILE, FOLDER, MODE, PAIR, then_choose
+from rccltune.cli.shared_options import COLLECTIVE, FILE, FOLDER, MODE, PAIR, then_choose
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Mode, Setting

@@ -8,7 +8,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common
 from rccltune.cli.help import Verb
-from rccltune.cli.options import FILE, FOLDER, named
+from rccltune.cli.shared_options import FILE, FOLDER, named
 from rccltune.model.errors import VerificationError
 from rccltune.model.vocabulary import join_lines
 

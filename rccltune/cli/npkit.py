@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import Console, TextParameter, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FOLDER, session_argument
+from rccltune.cli.shared_options import COLLECTIVE, FOLDER, session_argument
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, JoinedLines, join_lines, parse_size
 

@@ -11,7 +11,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, WordChoice, common
 from rccltune.cli.fit_tables import ceiling_lines
 from rccltune.cli.help import verb
-from rccltune.cli.options import (
+from rccltune.cli.shared_options import (
     FOLDER,
     markdown_option,
     named,

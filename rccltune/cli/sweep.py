@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FILE, FOLDER
+from rccltune.cli.shared_options import FILE, FOLDER
 from rccltune.cli.sweep_options import names, sweep_option, sweep_options
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError

@@ -11,8 +11,8 @@ import click
 
 from rccltune.cli.console import ValueType
 from rccltune.cli.help import grouped
-from rccltune.cli.options import FILE, PAIR
-from rccltune.measure.options import (
+from rccltune.cli.shared_options import FILE, PAIR
+from rccltune.measure.sweep_schema import (
     LAUNCHERS,
     PLACEMENTS,
     PRESETS,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from rccltune.cli.console import Console
-from rccltune.cli.options import then_choose
 from rccltune.cli.progress import shown_progress
+from rccltune.cli.shared_options import then_choose
 from rccltune.model.errors import LaunchError
 from rccltune.model.rounding import minutes
 from rccltune.model.vocabulary import JoinedLines, join_lines
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def prepare(console: Console, request: Request, output: Path) -> Prepared:
     """What would be measured."""
-    from rccltune.measure.options import PERF
+    from rccltune.measure.sweep_schema import PERF
 
     console.say(f"Session: {output}")
     prepared: Prepared

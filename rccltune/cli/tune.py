@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import ChoiceArguments, choosing_of_tune, markdown_option
 from rccltune.cli.progress import shown_progress
+from rccltune.cli.shared_options import ChoiceArguments, choosing_of_tune, markdown_option
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import (
@@ -75,12 +75,12 @@ def tune(
     machine cannot run it, 5 runs failed, 7 another machine's session, 8 no tuner is asked at any
     size, 9 verification failed, 130 interrupted.
     """
-    from rccltune.measure.options import PERF
-    from rccltune.measure.past_tuner import check_asked
+    from rccltune.measure.paths_here import check_asked
     from rccltune.measure.perf_sweep import prepare_measuring
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, refuse_simulated
     from rccltune.measure.site import in_mode
+    from rccltune.measure.sweep_schema import PERF
     from rccltune.tune import forced_request
     from rccltune.tune import tune as tune_tune
     from rccltune.verify.verdict_store import FORCED_FOLDER

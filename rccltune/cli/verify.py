@@ -10,8 +10,8 @@ import click
 
 from rccltune.cli.console import Console, WordChoice, common, table
 from rccltune.cli.help import grouped, verb
-from rccltune.cli.options import FILE, allow_need_option, named, session_argument
 from rccltune.cli.progress import shown_progress
+from rccltune.cli.shared_options import FILE, allow_need_option, named, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import defaults
 from rccltune.model.choice import RuleState, Verdict

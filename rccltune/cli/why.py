@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
-from rccltune.cli.options import COLLECTIVE, FILE
+from rccltune.cli.shared_options import COLLECTIVE, FILE
 from rccltune.model.vocabulary import Collective, JoinedLines, format_span, join_lines
 
 if TYPE_CHECKING:

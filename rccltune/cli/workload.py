@@ -9,7 +9,7 @@ import click
 
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.options import FILE
+from rccltune.cli.shared_options import FILE
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from rccltune.compare import results
 from rccltune.compare.explaining import explained
 from rccltune.compare.judging import A, B
 from rccltune.compare.known_changes import NewerSide, ReleaseChange, known_changes
-from rccltune.compare.measuring import MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import NO_TUNER, PERHAPS, with_reasons
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import WORDS, Side, check_entries, parse_side
+from rccltune.compare.turns import MeasuredSide, OngoingComparison
 from rccltune.launch import signals
 from rccltune.launch.variables import (
     CHANNELS,
@@ -32,11 +32,11 @@ from rccltune.measure import library
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, check_collectives, find_instrument
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.options import PERF
 from rccltune.measure.passes import SweepScope
-from rccltune.measure.past_tuner import paths_here
+from rccltune.measure.paths_here import paths_here
 from rccltune.measure.perf_sweep import call_words, tuner_of_baseline
 from rccltune.measure.request import Request, merge_request
+from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.choice import Verdict
 from rccltune.model.errors import CommandLineError, SessionError
@@ -53,7 +53,7 @@ from rccltune.session.store import another
 from rccltune.simulate import compiled
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.catalog import Catalog, load_catalog
-from rccltune.variants.past_tuner import PathPast
+from rccltune.variants.paths_past import PathPast
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.compare import judging
 from rccltune.compare.judging import A, B
-from rccltune.compare.measuring import Cell, MeasuredSide, OngoingComparison
 from rccltune.compare.reasons import (
     Reason,
     SizeReason,
@@ -26,6 +25,7 @@ from rccltune.compare.reasons import (
 from rccltune.compare.restoring import RestoredSize, restore
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side
+from rccltune.compare.turns import Cell, MeasuredSide, OngoingComparison
 from rccltune.measure.launcher import end_leftovers
 from rccltune.model.choice import Verdict
 from rccltune.model.errors import LaunchError

@@ -31,8 +31,8 @@ from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session.files import write_atomically
 
 if TYPE_CHECKING:
-    from rccltune.compare.measuring import MeasuredSide
     from rccltune.compare.results import ComparisonResult
+    from rccltune.compare.turns import MeasuredSide
     from rccltune.measure.passes import SweepScope
 
 FILE: Final = "restore.csv"

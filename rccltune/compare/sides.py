@@ -23,7 +23,7 @@ from rccltune.rules.refusals import read_accepted
 from rccltune.variants import availability, catalog
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.catalog import Catalog, Substitutions
-from rccltune.variants.records import VariantSpec
+from rccltune.variants.spec import VariantSpec
 
 SITE: Final = "site"
 # Of the site as it is in the catalog.

@@ -25,7 +25,7 @@ from rccltune.model.version import __version__
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines, printable
 from rccltune.rules.decision import check_plugin, cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary
-from rccltune.rules.reader import RuleFile
+from rccltune.rules.rule_file import RuleFile
 from rccltune.session.files import sync_folder
 from rccltune.session.store import NODE_FILE, Session
 

@@ -9,7 +9,7 @@ from itertools import chain, combinations
 from rccltune.machine.records import Gpu, System, XgmiLink
 from rccltune.machine.visible_devices import VISIBLE, visible_devices
 from rccltune.model.errors import MachineError
-from rccltune.model.links import LinkClass
+from rccltune.model.link_map import LinkClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

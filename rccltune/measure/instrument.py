@@ -18,7 +18,6 @@ from rccltune.machine.mode_change import check_mode
 from rccltune.machine.placement import RankDevices
 from rccltune.measure import library, rank_program, real_rccl
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
-from rccltune.measure.options import PERF
 from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.measure.request import Request
 from rccltune.measure.site import (
@@ -34,6 +33,7 @@ from rccltune.measure.site import (
     simulated_seating,
     system_here,
 )
+from rccltune.measure.sweep_schema import PERF
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import RankLocation

@@ -28,9 +28,8 @@ from rccltune.measure.ongoing_sweep import (
     not_offered,
     of_ranks,
 )
-from rccltune.measure.options import PERF
 from rccltune.measure.passes import SweepScope
-from rccltune.measure.past_tuner import paths_here
+from rccltune.measure.paths_here import paths_here
 from rccltune.measure.request import Request, site_keys
 from rccltune.measure.site import Site
 from rccltune.measure.sweep_result import (
@@ -39,6 +38,7 @@ from rccltune.measure.sweep_result import (
     finish_sweep,
     unattributed,
 )
+from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import Quarantine
@@ -58,7 +58,7 @@ from rccltune.ranks.runs import Run
 from rccltune.releases import release_of
 from rccltune.session import lock
 from rccltune.session.store import SessionSetup
-from rccltune.variants.past_tuner import PathPast, sentences
+from rccltune.variants.paths_past import PathPast, sentences
 
 if TYPE_CHECKING:
     import pandas as pd

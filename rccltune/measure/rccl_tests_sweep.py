@@ -20,7 +20,6 @@ from rccltune.measure import failures, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of
 from rccltune.measure.launcher import end_leftovers
-from rccltune.measure.options import PERF
 from rccltune.measure.printed_devices import misplaced
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
 from rccltune.measure.request import Request, site_keys
@@ -31,6 +30,7 @@ from rccltune.measure.sweep_result import (
     finish_sweep,
     unattributed,
 )
+from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import Failure, Quarantine

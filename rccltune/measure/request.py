@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.measure import sweep_file
-from rccltune.measure.options import PERF, PRESETS, SweepOptions, flag
 from rccltune.measure.ownership import is_own_session
 from rccltune.measure.real_rccl import real_library
 from rccltune.measure.site import SiteRequest
+from rccltune.measure.sweep_schema import PERF, PRESETS, SweepOptions, flag
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, InputFileError, SessionError, reason_of
 from rccltune.model.measurement import Sweep

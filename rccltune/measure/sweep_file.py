@@ -1,7 +1,7 @@
 """sweep.yaml: what a user asks for, with every mistake found at once and placed.
 
 In comes the text of a YAML file, out come typed values under the names of the command line's own
-options (:mod:`rccltune.measure.options`), so that an option overrides a key of the same name.
+options (:mod:`rccltune.measure.sweep_schema`), so that an option overrides a key of the same name.
 Options become a :class:`Sweep` here, and a sweep becomes the options that a session keeps.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rccltune.measure.options import SweepOptions, default_of
+from rccltune.measure.sweep_schema import SweepOptions, default_of
 from rccltune.model import defaults, yamlfile
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Setting

@@ -1,7 +1,7 @@
 """Defaults; each number and word stands here and nowhere else.
 
-What an option of a sweep alone needs stands with it in :mod:`rccltune.measure.options`. A test
-finds a default that is written a second time (``tests/packaging/test_declared_once.py``).
+What an option of a sweep alone needs stands with it in :mod:`rccltune.measure.sweep_schema`. A
+test finds a default that is written a second time (``tests/packaging/test_declared_once.py``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.model import grammar
 from rccltune.model.choice import Rule, Zone, waiting
 from rccltune.model.estimate import Estimate
@@ -20,8 +20,8 @@ from rccltune.ranks import plan, runs
 from rccltune.ranks.runs import Run
 from rccltune.rules.documents import rule_of
 from rccltune.rules.exports import say_moved
-from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.rule_file import RuleFile
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import store
 from rccltune.transferbench import Ceilings, find_ceilings

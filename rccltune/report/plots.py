@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from rccltune.model.defaults import FIGURES, MORE_FIGURES
 from rccltune.model.errors import CommandLineError
-from rccltune.model.links import LinkMap
+from rccltune.model.link_map import LinkMap
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import FIGURE_FORMATS
-from rccltune.report import by_name, figures, links, style
+from rccltune.report import by_name, figures, link_figure, style
 from rccltune.report.contents import read_contents
 from rccltune.report.tables import FigureTables, tables_of
 from rccltune.session.files import disk_errors, write_atomically
@@ -117,7 +117,7 @@ def draw_links(link_map: LinkMap, directory: Path) -> tuple[Path, ...]:
     """
     paths = []
     with style.applied():
-        figure = links.link_map(link_map)
+        figure = link_figure.link_map(link_map)
         for kind in LINK_FORMATS:
             paths.append(directory / f"links.{kind}")
             content = encoded(figure, kind, "links", simulated=link_map.simulated)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from rccltune.analyse.choice import Choice, choose
-from rccltune.analyse.fit import FitResult
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice, choose
 from rccltune.analyse.library_behaviour import Bypass
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.session_fit import FitResult
 from rccltune.model.choice import (
     NOT_MEASURED,
     NOTHING_SELECTABLE,

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune import plugin
-from rccltune.analyse.fit import FitResult, fit_session
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.selectable import needs_ll128_forced
-from rccltune.bits.choice import PROMISE, ChosenBits, choose_same_bits
+from rccltune.analyse.session_fit import FitResult, fit_session
+from rccltune.bits.fastest_trees import PROMISE, ChosenBits, choose_same_bits
 from rccltune.launch import overrides
 from rccltune.model.brief import brief
 from rccltune.model.choice import Rule, RuleCount, UnselectableSetting, Zone
@@ -39,9 +39,9 @@ from rccltune.rules.provenance import (
     library_of,
     provenance,
 )
-from rccltune.rules.reader import read_rules
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.requirements import requirements_of
+from rccltune.rules.rule_file import read_rules
 from rccltune.rules.stored_choice import (
     CHOICE_FILE,
     StoredChoice,
@@ -53,7 +53,7 @@ from rccltune.session import files
 from rccltune.session.imports import VENDOR_UNKNOWN
 
 if TYPE_CHECKING:
-    from rccltune.analyse.choice import Choice
+    from rccltune.analyse.choose import Choice
 
 _DAMAGED: Final = (
     "rccltune emit-config --force writes it anew and keeps this one under another name."

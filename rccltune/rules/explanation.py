@@ -33,8 +33,8 @@ from rccltune.rules.plugin_answers import (
     why_not_offered,
 )
 from rccltune.rules.plugin_library import PluginLibrary
-from rccltune.rules.reader import RuleFile
 from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.rule_file import RuleFile
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
 

@@ -11,7 +11,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.line_format import framed, is_frame, text_of
-from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.rule_file import RuleFile, read_rules
 
 _APART: Final = "deploy them into folders of their own."
 

@@ -26,7 +26,7 @@ from rccltune.model.vocabulary import (
     format_size,
     printable,
 )
-from rccltune.rules.reader import RuleFile
+from rccltune.rules.rule_file import RuleFile
 
 _COLLECTIVES: Final = {one.csv_name: one for one in TUNABLE}
 _ALGORITHMS: Final = {one.value: one for one in Algorithm}

@@ -15,7 +15,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import RankPlacement
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
+    from rccltune.analyse.session_fit import FitResult
 
 _ANYWHERE = (None, RankPlacement.NODE.value)
 

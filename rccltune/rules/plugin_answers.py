@@ -21,7 +21,7 @@ from rccltune.rules import decision
 from rccltune.rules.decision import Decision
 from rccltune.rules.documents import first_at
 from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
-from rccltune.rules.reader import RuleFile
+from rccltune.rules.rule_file import RuleFile
 
 # Version 2 hosts take an answer unchecked, so some are withheld there.
 _DIFFERENT_BY_DESIGN = (2,)

@@ -16,16 +16,16 @@ from rccltune.model.version import __version__
 from rccltune.overwritten import losses
 from rccltune.ranks import runs
 from rccltune.releases import exact_release, library_named
-from rccltune.rules.reader import RuleFile
+from rccltune.rules.rule_file import RuleFile
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session import store
 from rccltune.session.imports import VENDOR_UNKNOWN
 from rccltune.session.store import Session
 from rccltune.variants import catalog
-from rccltune.variants.records import Parameter
+from rccltune.variants.spec import Parameter
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
+    from rccltune.analyse.session_fit import FitResult
 
 # How everything made with the real library on a simulated node names it.
 _REAL: Final = re.compile(r"RCCL \S+, real \([^()]+\); times simulated")

@@ -8,7 +8,7 @@ from pathlib import Path
 from rccltune.model.errors import InputFileError, reason_of
 from rccltune.model.vocabulary import join_lines
 from rccltune.rules.other_readers import misread
-from rccltune.rules.reader import RuleFile, read_rules
+from rccltune.rules.rule_file import RuleFile, read_rules
 
 
 def content_of(path: Path, what: str = "the rule file", hint: str | None = None) -> bytes:

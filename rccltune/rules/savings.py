@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from rccltune.analyse.fit import FitResult, fit_session
+from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.model.choice import Rule, Zone
 from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from rccltune.analyse.choice import Choice
-from rccltune.analyse.fit import FitResult
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice
+from rccltune.analyse.session_fit import FitResult
 from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.measurement import Notice
 from rccltune.model.rounding import rounded_record

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rccltune.model import yamlfile
 from rccltune.model.errors import InputFileError, reason_of
 from rccltune.model.vocabulary import Algorithm, Protocol
-from rccltune.simulate.schema import MAX_CHANNELS, NodeFile
+from rccltune.simulate.node_schema import MAX_CHANNELS, NodeFile
 
 Points = tuple[tuple[int, float], ...]
 # Paths of the library that are no setting (native_plugin/sim/sim.h), in its order.

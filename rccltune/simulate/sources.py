@@ -27,7 +27,7 @@ from rccltune.simulate.node import (
     node_file,
     read_records,
 )
-from rccltune.simulate.schema import NodeHead
+from rccltune.simulate.node_schema import NodeHead
 
 SUFFIX: Final = ".node"
 # The largest that comes with rccltune has 0.2 MB.

@@ -11,7 +11,7 @@ from typing import Final
 
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import LibraryVendor, dotted, parse_library
-from rccltune.variants.records import (
+from rccltune.variants.spec import (
     CallFilter,
     DecidedBy,
     Parameter,

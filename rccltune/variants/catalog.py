@@ -12,7 +12,7 @@ from typing import Final
 
 from rccltune.model.errors import CommandLineError
 from rccltune.variants.entries import Entries, Entry, read_entries
-from rccltune.variants.records import Parameter, VariantSpec
+from rccltune.variants.spec import Parameter, VariantSpec
 
 # Not importlib.resources: in editable installs it does not see file names that are no identifiers.
 SHIPPED: Final = Path(__file__).parents[1] / "data" / "variants.yaml"

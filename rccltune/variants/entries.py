@@ -22,7 +22,7 @@ from rccltune.model.schema import (
 )
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective, parse_size
 from rccltune.model.yamlfile import YamlFile
-from rccltune.variants.records import (
+from rccltune.variants.spec import (
     CallFilter,
     DecidedBy,
     Parameter,

@@ -28,7 +28,7 @@ from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs
 from rccltune.ranks.exclusion import wrong_rows
 from rccltune.ranks.plan import GRAPH_UP_TO
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.session import files, store
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
@@ -36,7 +36,7 @@ from rccltune.verify import pairs
 from rccltune.verify.executed import executed_by
 from rccltune.verify.pairs import VerificationCalls
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import CallResult, bare, digest_of, wrong_by_itself
+from rccltune.verify.rule_sides import CallResult, bare, digest_of, wrong_by_itself
 from rccltune.verify.site_and_idle import SiteAndIdle
 from rccltune.verify.verdict import IdleEffect
 

@@ -29,7 +29,7 @@ from rccltune.model.rounding import csv_text
 from rccltune.model.vocabulary import format_span
 from rccltune.session.files import write_atomically
 from rccltune.session.store import NODE_FILE
-from rccltune.verify.sides import variables_for
+from rccltune.verify.rule_sides import variables_for
 from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:

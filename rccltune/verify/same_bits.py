@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rccltune.analyse.fit import fit_session
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.paired import apart
+from rccltune.analyse.session_fit import fit_session
 from rccltune.bits import probes
-from rccltune.bits.choice import bits_name
+from rccltune.bits.fastest_trees import bits_name
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule, RuleState, SizeVerdict, Verdict
@@ -31,11 +31,11 @@ from rccltune.ranks import plan
 from rccltune.ranks.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
 from rccltune.rules.choices import choice_of
 from rccltune.rules.documents import intervals_left
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import bare, digest_of
+from rccltune.verify.rule_sides import bare, digest_of
 from rccltune.verify.verdict import BitsTime, RuleVerdict
 
 if TYPE_CHECKING:

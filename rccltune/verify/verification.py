@@ -28,9 +28,9 @@ from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import rewritten
 from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.provenance import check_needs
-from rccltune.rules.reader import RuleFile, read_rules
 from rccltune.rules.refusals import read_accepted
 from rccltune.rules.requirements import of_another_machine
+from rccltune.rules.rule_file import RuleFile, read_rules
 from rccltune.session import files, lock
 from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
@@ -45,7 +45,7 @@ from rccltune.verify.outcome import (
 )
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import beyond
+from rccltune.verify.rule_sides import beyond
 from rccltune.verify.verdict import RuleVerdict
 
 

@@ -17,7 +17,7 @@ from rccltune.releases import release_of
 from rccltune.rules.provenance import measured_with
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants.availability import VariantSite
-from rccltune.variants.past_tuner import paths_past
+from rccltune.variants.paths_past import paths_past
 from rccltune.why.job_logs import JobLogs
 from rccltune.why.job_report import CommunicatorScale, Key, TypeAndOperation
 

@@ -11,10 +11,10 @@ import pytest
 from sample_rows import Sample, frame
 
 from rccltune.analyse import noise, points, unusable_notices
-from rccltune.analyse.choice import Choice, choose
-from rccltune.analyse.curves import curves
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice, choose
+from rccltune.analyse.fit_curves import curves
 from rccltune.analyse.noise import Array, LogTimes, SizeAxis
-from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import TimeGrid
 from rccltune.model.curves import Curve
 from rccltune.model.settings import CurveKey, Scale, Setting

@@ -10,8 +10,8 @@ import pytest
 from sample_rows import Sample
 from scipy import stats
 
-from rccltune.analyse.choice import Choice
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice
 from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, RuleState, Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Caution

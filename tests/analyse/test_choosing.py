@@ -11,8 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sample_rows import Sample, frame
 
-from rccltune.analyse.choice import Choice, choose
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice, choose
 from rccltune.model.choice import NOT_MEASURED, Zone
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measurement import Caution

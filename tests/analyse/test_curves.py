@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sample_rows import Sample, frame
 
-from rccltune.analyse.choice import Choice, candidates_of_targets
+from rccltune.analyse.choose import Choice, candidates_of_targets
 from rccltune.analyse.crossovers import crossovers
-from rccltune.analyse.fit import fit_session
+from rccltune.analyse.session_fit import fit_session
 from rccltune.cli import run
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter

@@ -9,8 +9,8 @@ import pytest
 from public_sweeps import SEED_TABLE, seed_samples
 from sample_rows import Sample
 
-from rccltune.analyse.choice import Choice
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice
 from rccltune.model.choice import NOT_MEASURED, RuleState
 from rccltune.model.settings import BASELINE
 

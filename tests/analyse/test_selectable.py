@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from sample_rows import Sample
 
-from rccltune.analyse.choice import Choice
-from rccltune.analyse.options import ChoiceOptions
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice
 from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
 from rccltune.model.choice import Zone
 from rccltune.model.measurement import Caution

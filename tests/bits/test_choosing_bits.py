@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 SWEPT = ("--collective", "all_reduce", "--min-bytes", "16K", "--max-bytes", "1M", "--factor", "8")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.compare.bits import first_difference
+from rccltune.compare.bits_comparison import first_difference
 
 SIZES = ("--min-bytes", "1K", "--max-bytes", "4K")
 

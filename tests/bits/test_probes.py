@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rccltune.bits import probes
-from rccltune.bits.choice import bits_name
+from rccltune.bits.fastest_trees import bits_name
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan

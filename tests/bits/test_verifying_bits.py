@@ -20,11 +20,11 @@ from rccltune.ranks import plan
 from rccltune.ranks.plan import Label
 from rccltune.report import words
 from rccltune.report.contents import read_contents
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.verify import same_bits
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import digest_of
+from rccltune.verify.rule_sides import digest_of
 
 SESSION = Path("rccltune-session")
 # Of 4 ranks with two ring orders these add by another tree, or by several.

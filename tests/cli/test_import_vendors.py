@@ -12,7 +12,7 @@ import pytest
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.rules import reader
+from rccltune.rules import rule_file
 
 pytestmark = pytest.mark.usefixtures("here")
 DATA = Path(__file__).parent / "data" / "h100x4-algorithms.log"
@@ -56,15 +56,15 @@ def product() -> str | None:
     return found
 
 
-def emitted(*words: str) -> tuple[reader.RuleFile, str]:
+def emitted(*words: str) -> tuple[rule_file.RuleFile, str]:
     """The rule file, and its text with each comment on one line."""
     assert run(["emit-config", "--force", *words]) == 0
     [path] = Path("rccltune-session").glob("rccl_tuner*.csv")
     content = path.read_bytes()
-    return reader.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
+    return rule_file.read_rules(content), " ".join(content.decode().replace("\n# ", " ").split())
 
 
-def named(file: reader.RuleFile) -> set[str]:
+def named(file: rule_file.RuleFile) -> set[str]:
     """The settings of its rules."""
     return {str(rule.setting) for rule in file.rules}
 

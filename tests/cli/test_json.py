@@ -39,7 +39,7 @@ def test_an_error_of_each_class_is_one_object(
     def fail(*_: object, **__: object) -> None:
         raise kind("it failed", where="here", hint="mend it.")
 
-    monkeypatch.setattr("rccltune.analyse.fit.fit_session", fail)
+    monkeypatch.setattr("rccltune.analyse.session_fit.fit_session", fail)
     object_ = told(capsys, "fit", "--json")
     assert object_ == {
         "format": 1,
@@ -66,7 +66,7 @@ def test_a_bug_and_an_interrupt_are_one_object(
         raise error
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("rccltune.analyse.fit.fit_session", fail)
+    monkeypatch.setattr("rccltune.analyse.session_fit.fit_session", fail)
     object_ = told(capsys, "fit", "--json")
     assert object_["exit_code"] == code
     assert code != 1 or Path(object_["where"]).is_file()

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rccltune.analyse.fit import FIT_FILE, FitFile
+from rccltune.analyse.session_fit import FIT_FILE, FitFile
 from rccltune.cli import run
 from rccltune.rules.stored_choice import CHOICE_FILE, read_choice, write_choice
 from rccltune.session import store

@@ -15,7 +15,7 @@ from reading import parse, text_of
 import rccltune
 from rccltune.cli import run
 from rccltune.model.vocabulary import format_span
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.verify.verdict_store import rule_paths
 
 EXAMPLES = (

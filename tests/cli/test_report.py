@@ -19,7 +19,7 @@ from reading import check_figures, check_page, text_of
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 CPX = "examples/mi300x-cpx-nps4/all_reduce.csv"
 HEAD = "# rccltune: collective=all_reduce nodes=1 ranks=8 mode=spx-nps1 arch=gfx942 placement=out\n"

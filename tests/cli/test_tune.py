@@ -11,7 +11,7 @@ import pytest
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path(made.SESSION)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli import run
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLE = str(EXAMPLES / "mi300x-cpx-nps4/all_reduce.csv")
@@ -150,7 +150,7 @@ def test_a_bug_keeps_its_traceback_in_a_file(
     """Exit code 1, one line for the user, the traceback in a file whose path is printed."""
     monkeypatch.setenv("TMPDIR", str(here))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("rccltune.analyse.fit.curves", lambda *_: 1 / 0)
+    monkeypatch.setattr("rccltune.analyse.session_fit.curves", lambda *_: 1 / 0)
     capsys.readouterr()
 
     assert run(["fit"]) == 1

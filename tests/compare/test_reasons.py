@@ -33,7 +33,7 @@ from rccltune.model.settings import RankLocation, Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import runs
 from rccltune.ranks.rows import setting_of
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 KIB = 1 << 10
 

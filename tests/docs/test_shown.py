@@ -11,7 +11,7 @@ from helps import COMMANDS
 from shown import PAGES, ROOT, Shown, examples, ours, quoted, typed
 
 from rccltune.cli import group
-from rccltune.cli.options import FILE
+from rccltune.cli.shared_options import FILE
 
 # A command that answers no argument with its help ends so before click 8.2.
 NO_ARGUMENT = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)

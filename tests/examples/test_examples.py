@@ -18,7 +18,7 @@ from rccltune.measure.sweep_file import read_sweep_file
 from rccltune.model.measurement import Fingerprint
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.emission import requirements_of
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.simulate import compiled, sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -24,7 +24,7 @@ from rccltune.model.errors import (
     SessionError,
 )
 from rccltune.model.reporter import Reporter
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 TIMES = {"as-is": 10.0, "rules": 8.0, "bad-rules": 20.0}
 

@@ -17,7 +17,7 @@ from rccltune.cli.detect import detect
 from rccltune.machine.links import pairs, representatives, usable
 from rccltune.machine.records import Gpu, System
 from rccltune.model.errors import MachineError
-from rccltune.model.links import LinkClass
+from rccltune.model.link_map import LinkClass
 
 
 def system_of(name: str, root: Path, *, with_links: bool = True) -> System:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import lacks
 
-from rccltune.measure.options import SweepOptions
 from rccltune.measure.sweep_file import dump_sweep, read_sweep_file
+from rccltune.measure.sweep_schema import SweepOptions
 from rccltune.model.errors import InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Mode, Setting

@@ -10,9 +10,9 @@ import yamls
 
 from rccltune.cli.help import HEADINGS, GroupedOption
 from rccltune.cli.sweep import sweep
-from rccltune.measure.options import PRESETS, SweepOptions, default_of, flag
 from rccltune.measure.request import ORDERS, given, merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, options_in_words, read_sweep_file
+from rccltune.measure.sweep_schema import PRESETS, SweepOptions, default_of, flag
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import short_size
 

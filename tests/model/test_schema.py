@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from rccltune.analyse.fit import FitFile
+from rccltune.analyse.session_fit import FitFile
 from rccltune.measure.hosts import Host
 from rccltune.model import schema, yamlfile
 from rccltune.model.errors import InputFileError, SessionError
-from rccltune.model.links import LinkMap
+from rccltune.model.link_map import LinkMap
 from rccltune.model.measurement import Fingerprint, ImportedFile
 from rccltune.model.settings import RankLocation
 from rccltune.model.vocabulary import printable

@@ -11,7 +11,7 @@ import pytest
 
 from rccltune.launch import launchers
 from rccltune.launch.hostfiles import hosts_used
-from rccltune.measure import options
+from rccltune.measure import sweep_schema
 from rccltune.model import vocabulary
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import RELEASES, Release
@@ -28,7 +28,7 @@ PROGRAMS = frozenset(("None",))
 @pytest.mark.parametrize("flavour", launchers.LAUNCHERS)
 def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_path: Path) -> None:
     """By option and sweep file, with a row in docs/measuring.md, and its host files are read."""
-    assert flavour in options.LAUNCHERS
+    assert flavour in sweep_schema.LAUNCHERS
     assert f"| `{flavour}`" in (repository / "docs/measuring.md").read_text(encoding="utf-8")
     if flavour not in LOCAL:
         hosts = tmp_path / "hosts"
@@ -38,7 +38,7 @@ def test_every_launcher_can_be_asked_for(flavour: str, repository: Path, tmp_pat
 
 def test_no_launcher_is_asked_for_that_is_none() -> None:
     """The words of --launcher are the launchers, auto, and local: the rank program itself."""
-    assert set(options.LAUNCHERS) == {"auto", "local", *launchers.LAUNCHERS}
+    assert set(sweep_schema.LAUNCHERS) == {"auto", "local", *launchers.LAUNCHERS}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rccltune.model.settings import IDLE, Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.rules.decision import cost_table, decisions
 from rccltune.rules.plugin_library import PluginLibrary
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 SCALE = Scale(n_nodes=1, n_ranks=8)
 CELLS = cost_table((a, p) for a in Algorithm for p in Protocol)

@@ -16,7 +16,7 @@ from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
 from rccltune.rules import documents, line_format, writer
 from rccltune.rules.plugin_library import PluginLibrary
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.session import files
 
 SCALE = Scale(n_nodes=1, n_ranks=8)

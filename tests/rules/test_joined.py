@@ -9,7 +9,7 @@ import pytest
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale
 from rccltune.rules.joined import joined
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 HEAD = """#@ format 1
 # verified: on this machine, {ranks} ranks on 1 node

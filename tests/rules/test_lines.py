@@ -15,7 +15,7 @@ from rccltune.model.choice import LeftToLibrary, Zone
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.rules import documents, line_format, reader, writer
+from rccltune.rules import documents, line_format, rule_file, writer
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -111,7 +111,7 @@ def test_no_line_of_a_rule_file_is_cut(
     rows = [(0, 99), (200, 299)]
     for new in (False, True):
         assert [(row.low, row.high) for row in rccl_rows(text, new=new)] == rows
-    read = reader.read_rules(text.encode())
+    read = rule_file.read_rules(text.encode())
     assert [(rule.min_nbytes, rule.max_nbytes) for rule in read.rules or ()] in ([], rows)
     assert list(read.needs) == needs
     # Some of these words no plugin knows; what is asked is whether all of them are still there.
@@ -184,12 +184,12 @@ def test_no_line_of_a_rewritten_file_is_cut(
 ) -> None:
     """Somebody's file with some rules narrowed: the others stay, and no comment becomes one."""
     content = "\n".join(lines) + "\n"
-    before = reader.read_rules(content.encode())
+    before = rule_file.read_rules(content.encode())
     assert before.errors == ()
     changes, wanted = {}, []
     for rule, narrow in zip(before.rules, cut, strict=False):
         low, high = rule.min_nbytes, rule.min_nbytes + 9
-        part = reader.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
+        part = rule_file.read_rules(f"allreduce,{low},{high},ring,ll,-1,1,8".encode()).rules
         if narrow and rule.line is not None:
             left = LeftToLibrary(min_nbytes=high + 1, max_nbytes=rule.max_nbytes, reason=reason)
             changes[rule.line] = line_format.LineChange(
@@ -198,7 +198,7 @@ def test_no_line_of_a_rewritten_file_is_cut(
         wanted.append((low, high if narrow else rule.max_nbytes, rule.setting, rule.only_mode))
     text = line_format.rewritten(content, changes, (head,))
     assert is_whole(text)
-    after = reader.read_rules(text.encode())
+    after = rule_file.read_rules(text.encode())
     assert after.errors == ()
     found = [(r.min_nbytes, r.max_nbytes, r.setting, r.only_mode) for r in after.rules]
     assert found == wanted
@@ -213,7 +213,7 @@ def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:
     lines = [f"# {line_format.UNPROVEN_MARK} no repeats prove the gain", row.format(0, 99)]
     lines += [f"# {line_format.UNPROVEN_MARK} no repeats prove the gain", row.format(100, 199)]
     text = "\n".join(line_format.framed(lines)) + "\n"
-    first, second = reader.read_rules(text.encode()).rules
+    first, second = rule_file.read_rules(text.encode()).rules
     assert first.line is not None
     proved = line_format.LineChange(parts=(first,), evidence="verified: 1.2 times as fast")
     made = line_format.rewritten(text, {first.line: proved}, ())

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.rules.other_readers import READERS, misread, read_line
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 LIBC = ctypes.CDLL(None)
 LIBC.strtok.restype = ctypes.c_char_p

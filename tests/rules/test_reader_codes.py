@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rccltune.rules import reader
+from rccltune.rules import rule_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,5 +40,5 @@ def test_each_wrong_line_has_its_code() -> None:
     # 2^20 rules are too many to write here; tests/rules and CTest have them.
     assert listed.keys() - WRONG.keys() == {"too-many-rules"}
     for code, text in WRONG.items():
-        found = reader.read_rules(text.encode()).findings
+        found = rule_file.read_rules(text.encode()).findings
         assert [(f.code, f.severity.value) for f in found] == [(code, listed[code])]

@@ -20,7 +20,7 @@ from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.rules.writer import render
 
 TARGET = Target(

@@ -13,7 +13,7 @@ import pytest
 
 import rccltune
 from rccltune import api
-from rccltune.analyse.fit import fit_session
+from rccltune.analyse.session_fit import fit_session
 from rccltune.cli import run
 from rccltune.model.choice import LeftToLibrary, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import RccltuneError

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.errors import CommandLineError
 from rccltune.variants.catalog import SHIPPED, Substitutions, environment_of, load_catalog
-from rccltune.variants.records import DecidedBy, VariantSpec
+from rccltune.variants.spec import DecidedBy, VariantSpec
 
 CATALOG = load_catalog()
 WHERE = Substitutions(max_nbytes=2**30, n_ranks=8)

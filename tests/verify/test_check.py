@@ -16,7 +16,7 @@ from rccltune.check.holding import sizes_called
 from rccltune.cli import run
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Mode, Scale
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.verify.rewriting import of_scale
 
 MI300X = Fingerprint(

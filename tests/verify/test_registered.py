@@ -9,7 +9,7 @@ import yamls
 
 from rccltune.cli import run
 from rccltune.model.vocabulary import format_size
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from rccltune.model.choice import Rule, RuleState
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.verify import rewriting
 from rccltune.verify.verdict import RuleVerdict
 

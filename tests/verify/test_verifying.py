@@ -15,7 +15,7 @@ import pytest
 
 from rccltune.cli import run
 from rccltune.ranks.runs import read_runs
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 SAFE = {

@@ -16,7 +16,7 @@ from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import TUNABLE
 from rccltune.releases import library_named, release_in, spoils_replays
 from rccltune.variants.availability import VariantSite
-from rccltune.variants.past_tuner import paths_past, sentences
+from rccltune.variants.paths_past import paths_past, sentences
 
 _READ: Final = re.compile(r"(?:[NR]CCL|HSA|ROCR|AMD)_\w+")
 _KERNARG: Final = "HIP_FORCE_DEV_KERNARG"

@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.variants.availability import VariantSite
-from rccltune.variants.past_tuner import PathPast, paths_past, sentences, takes_all
+from rccltune.variants.paths_past import PathPast, paths_past, sentences, takes_all
 
 MIB: Final = 1 << 20
 # rocm-systems, projects/rccl/src; torchcomms 59426ba4, comms/rcclx/develop/projects/rccl/src.

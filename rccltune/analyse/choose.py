@@ -12,8 +12,8 @@ import pandas as pd
 from rccltune.analyse import points
 from rccltune.analyse.candidates import Candidates, Named
 from rccltune.analyse.choice_notices import choice_notices
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.noise import Truths
-from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
 from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.errors import TooLittleDataError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from rccltune.model.links import LinkClass, LinkMap, PairTimes
-from rccltune.report import links, style
+from rccltune.model.link_map import LinkClass, LinkMap, PairTimes
+from rccltune.report import link_figure, style
 from rccltune.report.plots import draw_links
 
 ORDER = tuple(LinkClass)
@@ -78,7 +78,7 @@ MAPS = {
 def test_no_text_overlaps_or_leaves(tidy: Callable[[Figure], None], name: str) -> None:
     """Every label is inside the figure, and none covers another."""
     with style.applied():
-        tidy(links.link_map(MAPS[name]))
+        tidy(link_figure.link_map(MAPS[name]))
 
 
 def test_what_is_simulated_says_so_and_what_is_not_does_not(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
-    from rccltune.analyse.fit import FitResult
-    from rccltune.analyse.options import ChoiceOptions
+    from rccltune.analyse.choice_options import ChoiceOptions
+    from rccltune.analyse.session_fit import FitResult
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,7 +113,7 @@ class ChoiceArguments:
 
     def options(self, done: FitResult) -> ChoiceOptions:
         """Options for choosing zones; the baseline is looked up among what was measured."""
-        from rccltune.analyse.options import ChoiceOptions
+        from rccltune.analyse.choice_options import ChoiceOptions
         from rccltune.rules.choices import baseline_named
         from rccltune.workload import read_workload
 

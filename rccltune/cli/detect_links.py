@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rccltune.cli.console import Console, table
 from rccltune.model.errors import LaunchError, SessionError
-from rccltune.model.links import LinkMap, Spread
+from rccltune.model.link_map import LinkMap, Spread
 from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.vocabulary import format_span
 from rccltune.simulate.node import SimulatedNode
 from rccltune.variants.availability import VariantSite
-from rccltune.variants.past_tuner import PathPast, paths_past, sentences, takes_all
+from rccltune.variants.paths_past import PathPast, paths_past, sentences, takes_all
 
 # What a node file calls the paths of the catalog; its library takes those that it lists.
 _PLAYED: Final = {

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from rccltune.model.links import LinkClass, LinkMap, LinkRow, Spread
+from rccltune.model.link_map import LinkClass, LinkMap, LinkRow, Spread
 from rccltune.model.vocabulary import format_size
 from rccltune.report import style
 

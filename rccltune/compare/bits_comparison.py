@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from rccltune.bits import probes
 from rccltune.compare.comparison import PreparedComparison, hosts_of, opened
-from rccltune.compare.measuring import MeasuredSide
 from rccltune.compare.results import CSV_FILE
+from rccltune.compare.turns import MeasuredSide
 from rccltune.measure import rank_program
 from rccltune.measure.perf_sweep import probed_of_simulated
 from rccltune.model.errors import CommandLineError, LaunchError

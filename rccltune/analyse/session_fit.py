@@ -10,11 +10,11 @@ from typing import Final
 import pandas as pd
 
 from rccltune.analyse import library_behaviour, points, unusable_notices
-from rccltune.analyse.choice import candidates_in
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import candidates_in
 from rccltune.analyse.crossovers import crossovers
-from rccltune.analyse.curves import curves
+from rccltune.analyse.fit_curves import curves
 from rccltune.analyse.library_behaviour import Bypass, IdleComparison, LibrarySetting
-from rccltune.analyse.options import ChoiceOptions
 from rccltune.analyse.steps import separate
 from rccltune.model.brief import brief
 from rccltune.model.curves import Crossover, Curve, Separation

@@ -20,10 +20,10 @@ from rccltune.model.settings import BASELINE, IDLE, RULES, Setting
 from rccltune.ranks import plan
 from rccltune.ranks.plan import CollectiveCall, Label, Step
 from rccltune.ranks.rows import setting_of
-from rccltune.rules.reader import read_rules
+from rccltune.rules.rule_file import read_rules
 from rccltune.verify.pairs import TURNS, answering, ratios
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.sides import bare, digest_of
+from rccltune.verify.rule_sides import bare, digest_of
 from rccltune.verify.sizes import PairTable, verdict_at
 
 if TYPE_CHECKING:

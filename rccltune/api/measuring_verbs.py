@@ -9,9 +9,9 @@ from rccltune import tune as tuning
 from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
 from rccltune.measure import perf_sweep, rccl_tests_sweep
 from rccltune.measure.instrument import session_instrument
-from rccltune.measure.options import PERF
 from rccltune.measure.request import merge_request, refuse_simulated, session_request
 from rccltune.measure.site import in_mode
+from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.errors import SessionError
 from rccltune.model.reporter import Reporter

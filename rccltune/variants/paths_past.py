@@ -13,7 +13,7 @@ from typing import Final
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 from rccltune.variants import availability, catalog
 from rccltune.variants.availability import VariantSite
-from rccltune.variants.records import CallFilter, Threshold, VariantSpec
+from rccltune.variants.spec import CallFilter, Threshold, VariantSpec
 
 _OFF: Final = "-off"
 
