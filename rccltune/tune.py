@@ -139,6 +139,7 @@ def tune(
     Raises:
         RccltuneError: as of each step.
     """
+    from rccltune.report.page import report_session
     from rccltune.verify.duration import expected_s
 
     importing = Thread(target=_import_what_follows, daemon=True)
@@ -171,10 +172,12 @@ def tune(
     if not other_proof.is_better:
         return replace(done, forced=other)
     write_atomically(done.exports, other.exports.read_text(encoding="utf-8"))
-    # The page says which rules the exports name.
-    return replace(
-        done, forced=other, is_forced_better=True, report=_shown(done.folder, reporter, _SHOWING_S)
+    # The pages say which rules the exports name.
+    own, others = (
+        report_session(one, reporter=reporter, overwrite=True)
+        for one in (done.folder, other.folder)
     )
+    return replace(done, forced=replace(other, report=others), is_forced_better=True, report=own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

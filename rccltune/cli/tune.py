@@ -211,6 +211,12 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
             lines += [*_rules(one), *_beside_rules(one, told=told)]
     if rows or used is not done:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
+    if used is not done and rows:
+        other = shlex.quote(str(done.emitted.path))
+        lines.append(
+            f"That, and rccltune deploy, take the rules of {used.folder}; {other} is for jobs that "
+            f"must not set {LL128_FORCED[0]}."
+        )
     if done.forced and used is done:
         lines += _in_environment(done.forced, told=told)
     for each in (done, *([done.forced] if done.forced else [])):
@@ -251,7 +257,11 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
         for one in forced.verified:
             lines += [*_rules(one), *_beside_rules(one, told=True)]
     path = shlex.quote(str(forced.exports.resolve()))
-    return [*lines, f"To use that instead: source {path}"]
+    lines.append(
+        f"Not faster everywhere: rccltune deploy takes the rules of {forced.folder.parent}. "
+        f"Where jobs set {LL128_FORCED[0]} anyway: source {path}"
+    )
+    return lines
 
 
 def _heading(done: TuneResult) -> str:

@@ -27,6 +27,7 @@ from rccltune.session import store
 from rccltune.transferbench import Ceilings, find_ceilings
 from rccltune.verify.verdict import RuleVerdict
 from rccltune.verify.verdict_store import (
+    FORCED_FOLDER,
     FailedVerification,
     refusals,
     rule_paths,
@@ -77,6 +78,8 @@ class SessionContents:
         imported: files of others.
         files: the rule files, that for any placement first.
         used: the session whose rules the exports name: this one, or that with LL128 forced in it.
+        is_used: of a session with LL128 forced, whether the exports of the session around it name
+            its rules; None for any other.
         old: verifications of rules that no file has any more.
         refused: verifications that ended with an error, of rule files as they are now.
         trials: communicators that verifications began.
@@ -92,6 +95,7 @@ class SessionContents:
     imported: tuple[ImportedFile, ...]
     files: tuple[RuleFileOfSession, ...]
     used: Path
+    is_used: bool | None
     old: tuple[Verification, ...]
     refused: tuple[FailedVerification, ...]
     trials: int
@@ -180,6 +184,7 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         imported=store.imported_files(folder),
         files=tuple(made),
         used=used_session(folder),
+        is_used=_is_used(folder),
         old=tuple(one for one in verified if not one.is_current),
         refused=refusals(folder),
         trials=sum(_n_trials(run) for run in measured),
@@ -187,6 +192,13 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
         placement=placement.name if placement else None,
         devices=_devices(folder, measured),
     )
+
+
+def _is_used(folder: Path) -> bool | None:
+    around = folder.resolve().parent
+    if folder.resolve().name != FORCED_FOLDER or not (around / store.HEADER).exists():
+        return None
+    return used_session(around).resolve() == folder.resolve()
 
 
 def target_words(target: Target) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from rccltune.analyse.noise import INTERVAL
 from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, Rule, RuleState, Zone, is_not_beaten
 from rccltune.model.estimate import Estimate
-from rccltune.model.settings import BASELINE, Role
+from rccltune.model.settings import BASELINE, LL128_FORCED, Role
 from rccltune.model.vocabulary import format_span
 from rccltune.report.contents import RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
@@ -56,6 +56,13 @@ def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
     if shown.used != shown.done.session.path:
         said = f"Exports and deploy take the rules of {shown.used.name}/, proven faster at some"
         yield "OTHER RULES", f"{said} sizes and slower at none; the page of that session has them."
+    variable = "=".join(LL128_FORCED)
+    if shown.is_used:
+        said = f"rccltune deploy and the site's exports take these rules, and set {variable}."
+        yield "TO DEPLOY", said
+    elif shown.is_used is not None:
+        said = "The rules of the session around this one are deployed: these are not faster"
+        yield "NOT TO DEPLOY", f"{said} everywhere, and are for jobs that set {variable} anyway."
     if shown.is_interrupted:
         command = shown.done.session.command
         again = f" The same command goes on: {command}" if command else ""

@@ -85,6 +85,10 @@ def test_ll128_has_a_file_of_its_own_which_the_sites_exports_name_where_it_is_be
     assert "\nexport RCCL_LL128_FORCE_ENABLE=1\n" in text
     assert f"export NCCL_TUNER_CONFIG_FILE={other.resolve()}\n" in text
     assert "RCCL_LL128_FORCE_ENABLE=1" in said
+    # Both pages say which rules are deployed.
+    pages = [(path.parent / "report.html").read_text("utf-8") for path in (OWN, other)]
+    words = ("OTHER RULES", "TO DEPLOY")
+    assert [[word in page for word in words] for page in pages] == [[True, False], [False, True]]
     # What the site's exports name is what jobs are handed.
     assert run(["deploy", "site", str(SESSION)]) == 0
     [handed] = Path("site").rglob("rccl_tuner_*.csv")
