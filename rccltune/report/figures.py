@@ -32,6 +32,9 @@ _ABOVE: Final = 23.0
 _OUT: Final = "out-of-place"
 _IN: Final = "in-place"
 _TRIED: Final = "no rule"
+_INTERVAL: Final = "interval of the slower"
+# And of a line that a rule chooses.
+_CHOSEN: Final = "chosen by a rule"
 _FAMILY: Final = ["algorithm", "protocol"]
 
 
@@ -50,7 +53,7 @@ def gain(tables: FigureTables) -> Figure | None:
         "How many times as fast with the rules",
         simulated=tables.simulated,
         size=tables.size,
-        legend=(_OUT, _IN, _TRIED),
+        legend=(_OUT, _IN, _TRIED, _INTERVAL, style.RULED),
     )
     for panel, axes in panels:
         mine = tables.of(panel)
@@ -80,21 +83,24 @@ def _verified_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
         shade = style.colour(rule.algorithm)
         # As arrays: matplotlib 3.10 over numpy 1.24 fills between no Series.
         band = (worst[name].to_numpy() for name in ("nbytes", "low", "high"))
-        axes.fill_between(*band, color=shade, alpha=0.25, linewidth=0)
+        axes.fill_between(*band, color=shade, alpha=0.25, linewidth=0, label=_INTERVAL)
         axes.plot(worst["nbytes"], worst["ratio"], color=shade)
-    # Side by side, so that neither hides the other.
-    for placement, beside, face in (("out", 1 / 1.04, style.INK), ("in", 1.04, style.PAPER)):
+    # A ring around a dot, so that neither hides the other and one size is one place.
+    for placement, name, width, face in (
+        ("out", _OUT, 2.6, style.INK),
+        ("in", _IN, 5.4, "none"),
+    ):
         mine = verdicts[is_ruled & (verdicts["placement"] == placement)]
         if len(mine):
             axes.plot(
-                mine["nbytes"] * beside,
+                mine["nbytes"],
                 mine["ratio"],
                 "o",
-                markersize=3.2,
+                markersize=width,
                 markerfacecolor=face,
                 markeredgecolor=style.INK,
                 markeredgewidth=0.7,
-                label=_OUT if placement == "out" else _IN,
+                label=name,
             )
     rest = verdicts[~is_ruled]
     if len(rest):
@@ -155,6 +161,7 @@ def speedup(tables: FigureTables) -> Figure | None:
         simulated=tables.simulated,
         size=tables.size,
         beside=_longest(points),
+        legend=_legend(tables, _CHOSEN),
     )
     for panel, axes in panels:
         mine = points[points["panel"] == panel]
@@ -164,6 +171,7 @@ def speedup(tables: FigureTables) -> Figure | None:
         low, high = mine["ratio"].min(), mine["ratio"].max()
         style.ratio_axis(axes, low, high, "baseline's time / time", least=_SLOWEST)
         _finish(axes, panel, mine, "ratio", tables)
+    style.legend_below(figure)
     return figure
 
 
@@ -175,6 +183,7 @@ def time(tables: FigureTables) -> Figure | None:
         simulated=tables.simulated,
         size=tables.size,
         beside=_longest(tables.points),
+        legend=_legend(tables),
     )
     for panel, axes in panels:
         mine = tables.of(panel)
@@ -188,6 +197,7 @@ def time(tables: FigureTables) -> Figure | None:
         style.sizes_axis(axes, points["nbytes"])
         style.log_axis(axes, "time of a call", short_time)
         _finish(axes, panel, points, "time_us", tables)
+    style.legend_below(figure)
     return figure
 
 
@@ -243,6 +253,7 @@ def bandwidth(tables: FigureTables) -> Figure | None:
         simulated=tables.simulated,
         size=tables.size,
         beside=_longest(tables.points),
+        legend=_legend(tables, _CHOSEN),
     )
     for panel, axes in panels:
         mine = tables.of(panel)
@@ -256,6 +267,7 @@ def bandwidth(tables: FigureTables) -> Figure | None:
             place = axes.get_yaxis_transform()
             axes.text(0.01, ceiling.busbw, ceiling.words, va="bottom", size=7.0, transform=place)
         _finish(axes, panel, mine.points, "busbw", tables)
+    style.legend_below(figure)
     return figure
 
 
@@ -267,7 +279,7 @@ def table(tables: FigureTables) -> Figure | None:
     height = max(above + 0.3 + 0.2 * len(one) for one in shown.values())
     figure, panels = style.panels(
         tables.panels,
-        "Time of a call, one size an octave",
+        "Time of a call, one size an octave: bold is fastest, darker nearer to it",
         simulated=tables.simulated,
         size=(max(width, 3.6), height + 0.12),
         above=above + 0.24,
@@ -353,6 +365,11 @@ def _names(points: pd.DataFrame) -> pd.Series[str]:
     return found
 
 
+def _legend(tables: FigureTables, *further: str) -> tuple[str, ...]:
+    """Entries that say what marks the rules, where there are any."""
+    return (style.RULED, *further) if len(tables.rules) else ()
+
+
 def _longest(points: pd.DataFrame) -> int:
     """Letters of the longest name beside a panel."""
     return max(int(_names(_few(mine)).str.len().max()) for _, mine in points.groupby("panel"))
@@ -375,7 +392,8 @@ def _lines(
         mine = points[(points["setting"] == rule.setting) & inside].sort_values("nbytes")
         shade = style.colour(rule.algorithm)
         for part in _by_clock(mine, ends):
-            axes.plot(part["nbytes"], part[value], color=shade, alpha=0.3, linewidth=7, zorder=1.5)
+            broad: dict[str, Any] = {"color": shade, "alpha": 0.3, "linewidth": 7, "zorder": 1.5}
+            axes.plot(part["nbytes"], part[value], label=_CHOSEN, **broad)
     for _, line in _few(points).groupby("setting", sort=False):
         looks = style.look(next(rows(line)))
         for part in _by_clock(line, ends):

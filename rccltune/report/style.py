@@ -90,6 +90,8 @@ _LINE: Final = 10.5
 _LETTER: Final = 4.9
 # Gap in points between the bars of two rules that meet.
 _BETWEEN_BARS: Final = 2.0
+# Entry of the legend for the bars of rules.
+RULED: Final = "bar: sizes with a rule"
 # Room that a marker and the gap behind its name take in a legend.
 _ENTRY: Final = 40.0
 # Room that the label of a size takes below an axis.
@@ -350,6 +352,7 @@ def rule_bar(axes: Axes, rules: pd.DataFrame) -> None:
         meets = number + 1 < len(bars) and bars[number + 1][0] <= right * (1 + 1e-9)
         drawn_to = right * math.exp(-_BETWEEN_BARS / room) if meets else right
         bar: dict[str, Any] = {"color": colour(algorithm), "alpha": 0.35, "linewidth": 0}
+        bar["label"] = RULED
         axes.fill_between([left, drawn_to], bottom, top, transform=where, clip_on=False, **bar)
         begin, end = spans[number]
         after = spans[number + 1][0] if number + 1 < len(bars) else wide

@@ -122,7 +122,7 @@ def verified(tables: FigureTables, **rows: object) -> FigureTables:
 def test_a_verified_gain_shows_both_placements_and_the_worse_ones_interval(
     tables: Callable[[str], FigureTables],
 ) -> None:
-    """Side by side, so that neither hides the other; what has no rule is a grey cross."""
+    """At one size, a ring around a dot; what has no rule is a grey cross."""
     figure = drawn("gain", verified(tables("holes")))
     assert figure is not None
     [axes] = figure.axes
@@ -130,7 +130,9 @@ def test_a_verified_gain_shows_both_placements_and_the_worse_ones_interval(
     out, inside = by_label["out-of-place"], by_label["in-place"]
     assert list(out.get_ydata()) == [1.5, 1.3]
     assert list(inside.get_ydata()) == [1.4, 1.35]
-    assert not set(out.get_xdata()) & set(inside.get_xdata())
+    assert list(out.get_xdata()) == list(inside.get_xdata())
+    assert inside.get_markerfacecolor() == "none"
+    assert inside.get_markersize() > out.get_markersize() + 2
     assert list(by_label["no rule"].get_ydata()) == [1.01, 0.99]
     joined = [line for line in axes.lines if list(line.get_ydata()) == [1.4, 1.3]]
     assert len(joined) == 1
