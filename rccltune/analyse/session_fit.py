@@ -127,7 +127,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
         TooLittleDataError: no good sample.
     """
     opened = store.open_session(folder)
-    if not again and store.has_current_samples(opened):
+    if not again and store.why_not_current(opened) is None:
         kept = _read(opened, store.samples_sha256(opened))
         if kept is not None:
             return kept
@@ -135,7 +135,7 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
     table = load_frame(opened, reporter, derived)
     opened = store.open_session(folder)
     # Of a session that may only be read they are kept nowhere.
-    is_kept = store.has_current_samples(opened)
+    is_kept = store.why_not_current(opened) is None
     digest = store.samples_sha256(opened) if is_kept else store.samples_sha256(opened, table)
     done = _fitted(opened, table, digest)
     derived.keep(FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, done.file))

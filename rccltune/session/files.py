@@ -186,16 +186,6 @@ def check_room(folder: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def copy_hashing(source: Path, target: Path) -> str:
-    """Copy a file of any size atomically; returns the SHA-256 of its bytes."""
-    digest = hashlib.sha256()
-    with source.open("rb") as reader, replacing(target) as writer:
-        while chunk := reader.read(_CHUNK):
-            digest.update(chunk)
-            writer.write(chunk)
-    return digest.hexdigest()
-
-
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's bytes; raises OSError."""
     digest = hashlib.sha256()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -99,24 +99,23 @@ def import_files(
         CommandLineError: an option contradicts a file.
         SessionError: another machine, a newer format, or a writer that holds the session.
     """
-    known = _known_session(folder)
+    if folder.exists() and not folder.is_dir():
+        raise SessionError(
+            "this is a file, not a session folder", where=str(folder), hint="name another with -o."
+        )
     incoming = [_read(path, stated) for path in files]
     with lock_session(folder, reporter):
-        # Read again under the lock: another import may have finished meanwhile.
-        current = _known_session(folder) or known
+        current = store.open_session(folder) if (folder / store.HEADER).exists() else None
         old = nothing() if current is None else _samples_held(current, reporter)
         held = store.imported_files(folder)
-        have = {one.id for one in held}
-        fresh = _unique([item for item in incoming if item.file.id not in have], reporter)
-        for item in incoming:
-            if item.file.id in have:
-                reporter.say(f"{item.path}: already in the session, nothing added")
+        fresh = _without_held(incoming, {one.id for one in held}, reporter)
         same = _SAME_MACHINE in stated.assume
         target = _target_session(folder, current, held, fresh, same=same)
         new = joined(framed(item.reading.table, item.reading.keys) for item in fresh)
         if fresh:
             _check_environments((*held, *(item.file for item in fresh)), folder)
-            _check(fresh, target)
+            for key in (key for item in fresh for key in item.reading.keys):
+                schema.checked(key, str(folder), store.SAY)
             store.commit(target, [(item.file, item.path) for item in fresh], joined((old, new)))
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)
@@ -136,11 +135,7 @@ def import_files(
 
 
 def _library(every: Sequence[ImportedFile], folder: Path) -> str | None:
-    """The one library of all files, None where none names it.
-
-    Raises:
-        SessionError: files of two.
-    """
+    """The one library of all files, None where none names it; SessionError where there are two."""
     versions: dict[str, str] = {}
     for file in every:
         if file.library_version is not None:
@@ -148,42 +143,35 @@ def _library(every: Sequence[ImportedFile], folder: Path) -> str | None:
     two = parsed_log.different_libraries(versions)
     if two is not None:
         one, other = two
-        raise SessionError(
-            f"two libraries in one session: {one} ({versions[one]}) and {other} "
+        raise _two(
+            f"libraries in one session: {one} ({versions[one]}) and {other} "
             f"({versions[other]}), which may choose and run differently",
-            where=str(folder),
-            hint=f"import one of them with -o {another(folder)}.",
+            folder,
         )
     return next(iter(versions), None)
 
 
 def _check_environments(every: Sequence[ImportedFile], folder: Path) -> None:
-    """Refuse files that ran under other variables than those that are there.
-
-    Raises:
-        SessionError: they did.
-    """
+    """Raise SessionError where files ran under other variables than those that are there."""
     told = [(one.name or one.id, one.environment) for one in every if one.environment is not None]
     for name, other in told[1:]:
         first_name, first = told[0]
-        names = [one for one in sorted({*first, *other}) if first.get(one) != other.get(one)]
+        names = [one for one in sorted({*first, *other}) if first.get(one) != other.get(one)][:4]
         if names:
-            shown = [
-                " ".join(f"{n}={one[n]}" if n in one else f"no {n}" for n in names[:4])
+            mine, others = (
+                " ".join(f"{n}={one[n]}" if n in one else f"no {n}" for n in names)
                 for one in (first, other)
-            ]
-            raise SessionError(
-                f"two environments in one session: {shown[0]} ({first_name}) and {shown[1]} "
-                f"({name}), whose times are no two settings of one site",
-                where=str(folder),
-                hint=f"import one of them with -o {another(folder)}.",
+            )
+            raise _two(
+                f"environments in one session: {mine} ({first_name}) and {others} ({name}), whose "
+                "times are no two settings of one site",
+                folder,
             )
 
 
-def _check(items: Sequence[_Incoming], target: Session) -> None:
-    """Refuse names that no session can hold."""
-    for key in (key for item in items for key in item.reading.keys):
-        schema.checked(key, str(target.path), store.SAY)
+def _two(what: str, folder: Path) -> SessionError:
+    hint = f"import one of them with -o {another(folder)}."
+    return SessionError(f"two {what}", where=str(folder), hint=hint)
 
 
 def _samples_held(current: Session, reporter: Reporter) -> pd.DataFrame:
@@ -192,14 +180,6 @@ def _samples_held(current: Session, reporter: Reporter) -> pd.DataFrame:
         return stored
     reporter.say(why_made_again(current))
     return frame_from_logs(current)
-
-
-def _known_session(folder: Path) -> Session | None:
-    if folder.exists() and not folder.is_dir():
-        raise SessionError(
-            "this is a file, not a session folder", where=str(folder), hint="name another with -o."
-        )
-    return store.open_session(folder) if (folder / "session.json").exists() else None
 
 
 def _read(path: Path, stated: StatedFacts) -> _Incoming:
@@ -219,23 +199,22 @@ def _read(path: Path, stated: StatedFacts) -> _Incoming:
         fingerprint=reading.fingerprint,
         origin=reading.origin,
         library_version=reading.library_version,
-        environment=_plain(reading.environment),
+        environment=None
+        if reading.environment is None
+        else {name: printable(value)[:4096] for name, value in reading.environment.items()},
     )
     return _Incoming(file=file, path=path, reading=reading)
 
 
-def _plain(environment: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Variables as a file of ours may hold them."""
-    if environment is None:
-        return None
-    return {name: printable(value)[:4096] for name, value in environment.items()}
-
-
-def _unique(items: Sequence[_Incoming], reporter: Reporter) -> list[_Incoming]:
-    """Drop the second of two identical files."""
+def _without_held(
+    items: Sequence[_Incoming], held: set[str], reporter: Reporter
+) -> list[_Incoming]:
+    """Files that the session has not, each once."""
     kept: dict[str, _Incoming] = {}
     for item in items:
-        if item.file.id in kept:
+        if item.file.id in held:
+            reporter.say(f"{item.path}: already in the session, nothing added")
+        elif item.file.id in kept:
             reporter.say(f"{item.path}: the same bytes as {kept[item.file.id].path}, taken once")
         else:
             kept[item.file.id] = item
@@ -278,10 +257,9 @@ def _target_session(
 
 def _filled(part: Fingerprint, others: Sequence[Fingerprint]) -> Fingerprint:
     """Take what this part does not know from the first that does."""
-    known: dict[str, Any] = {}
-    for f in fields(Fingerprint):
-        if getattr(part, f.name) in (None, ()):
-            known_values = [v for v in (getattr(o, f.name) for o in others) if v not in (None, ())]
-            if known_values:
-                known[f.name] = known_values[0]
-    return replace(part, **known)
+    known = {
+        f.name: next((v for o in others if (v := getattr(o, f.name)) not in (None, ())), None)
+        for f in fields(Fingerprint)
+        if getattr(part, f.name) in (None, ())
+    }
+    return replace(part, **{name: value for name, value in known.items() if value is not None})

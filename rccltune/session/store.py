@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import shlex
+import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -39,7 +40,6 @@ from rccltune.ranks import runs
 from rccltune.session import samples_csv
 from rccltune.session.files import (
     check_kinds,
-    copy_hashing,
     disk_errors,
     read_regular,
     replacing,
@@ -85,10 +85,6 @@ class SessionSetup:
     placement: RankLocation | None = None
 
 
-def _new_id() -> str:
-    return uuid.uuid4().hex
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHeader:
     """Content of session.json, which also has its format, and ``simulated`` for people.
@@ -99,7 +95,7 @@ class SessionHeader:
         n_samples: its rows; None where nobody counted them.
     """
 
-    id: SessionId = field(default_factory=_new_id)
+    id: SessionId = field(default_factory=lambda: uuid.uuid4().hex)
     tool: Line = ""
     command: Line = ""
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
@@ -276,7 +272,8 @@ def commit(
         checked(one, one.name or str(session.path), SAY)
     for one, log in added:
         folder = session.path / "launches" / one.id
-        copy_hashing(log, folder / RAW_LOG)
+        with log.open("rb") as reader, replacing(folder / RAW_LOG) as writer:
+            shutil.copyfileobj(reader, writer)
         write_atomically(folder / IMPORTED, dump_json(one))
     with replacing(session.path / SAMPLES) as stream:
         samples_csv.write(_ordered(samples), stream)
@@ -300,7 +297,7 @@ def write_header(session: Session) -> None:
     """Write session.json."""
     plain = {name: to_plain(getattr(session, name)) for name in _HEADER_FIELDS}
     plain |= {"format": FORMAT, "simulated": session.simulated}
-    write_atomically(session.path / HEADER, _json(plain))
+    write_atomically(session.path / HEADER, dump_json(plain))
 
 
 def launches_digest(path: Path) -> str:
@@ -316,11 +313,6 @@ def launches_digest(path: Path) -> str:
         ]
         complete.append(f"{number} {sum(sizes)}")
     return hashlib.sha256("\n".join(complete).encode()).hexdigest()[:16]
-
-
-def has_current_samples(session: Session) -> bool:
-    """Whether samples.csv is there and was made from the launches that are there."""
-    return why_not_current(session) is None
 
 
 def why_not_current(session: Session) -> str | None:
@@ -413,11 +405,7 @@ def read_derived(
 
 def dump_json(record: object) -> str:
     """A record as the text of a JSON file."""
-    return _json(to_plain(record))
-
-
-def _json(plain: object) -> str:
-    return json_text(plain, indent=1) + "\n"
+    return json_text(to_plain(record), indent=1) + "\n"
 
 
 # The simulated node of a session, as its benchmarks read it.

@@ -182,12 +182,12 @@ def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:
     found = load_frame(store.open_session(folder), Reporter())
     assert [one.launch for one in records(found)] == ["run-1:0"]
     opened = store.open_session(folder)
-    assert store.has_current_samples(opened)
+    assert store.why_not_current(opened) is None
     pd.testing.assert_frame_equal(load_frame(opened, Reporter()), found)
 
     with (own / "rank-0.csv").open("a") as stream:
         stream.write("# done\n")
-    assert not store.has_current_samples(opened)
+    assert store.why_not_current(opened) is not None
     assert store.library_versions(folder) == {"RCCL 2.27.7"}
     (own / "log.txt").write_text("")
     assert store.raw_log(folder, "run-1:0") == own / "log.txt"
