@@ -39,7 +39,8 @@ from rccltune.model.errors import (
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, format_time, join_lines, printable
-from rccltune.rules.provenance import check_needs, written_over
+from rccltune.rules.header import written_over
+from rccltune.rules.needs import check_needs
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import JOB, disk_errors, write_atomically

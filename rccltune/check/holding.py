@@ -34,7 +34,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
-from rccltune.rules.provenance import check_needs
+from rccltune.rules.needs import check_needs
 from rccltune.session import files, store
 from rccltune.simulate import compiled
 from rccltune.verify.rewriting import of_scale

@@ -25,7 +25,7 @@ from rccltune.model.vocabulary import (
 )
 from rccltune.releases import hosts_of
 from rccltune.rules.documents import count_rules
-from rccltune.rules.provenance import simulated_over
+from rccltune.rules.header import simulated_over
 
 # Of a list, for people.
 _SHOWN = 3

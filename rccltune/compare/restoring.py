@@ -25,7 +25,8 @@ from rccltune.rules import writer
 from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.emission import use_of
 from rccltune.rules.explanation import RuleQuestion, explain
-from rccltune.rules.provenance import SIMULATED, is_harmless
+from rccltune.rules.header import SIMULATED
+from rccltune.rules.needs import is_harmless
 from rccltune.rules.requirements import requirements_of
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session.files import write_atomically

@@ -18,7 +18,7 @@ from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_last
-from rccltune.rules.provenance import check_needs
+from rccltune.rules.needs import check_needs
 from rccltune.rules.refusals import read_accepted
 from rccltune.variants import availability, catalog
 from rccltune.variants.availability import VariantSite

@@ -15,10 +15,11 @@ from rccltune.model.errors import CommandLineError, SessionError, VerificationEr
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import printable
 from rccltune.rules.documents import count_rules
+from rccltune.rules.header import written_over
 from rccltune.rules.joined import joined
 from rccltune.rules.line_format import UNPROVEN_MARK
+from rccltune.rules.needs import is_harmless
 from rccltune.rules.other_readers import misread
-from rccltune.rules.provenance import is_harmless, written_over
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.session import store
 from rccltune.session.files import disk_errors

@@ -26,13 +26,13 @@ from rccltune.releases import library_named
 from rccltune.rules import documents, exports, writer
 from rccltune.rules.choices import choice_of, table_of
 from rccltune.rules.documents import RuleDocument, Section
+from rccltune.rules.needs import is_harmless
 from rccltune.rules.placement_files import (
     file_name,
     name_with_placement,
     required_placement,
 )
 from rccltune.rules.provenance import (
-    is_harmless,
     is_switched,
     is_vendor_told,
     libraries_in,

@@ -1,108 +1,23 @@
-"""Provenance of a rule file's figures, and the variables that a file may ask for."""
+"""Provenance of a rule file's figures: lines of its header."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rccltune.launch import overrides
-from rccltune.model import grammar
-from rccltune.model.errors import CommandLineError
-from rccltune.model.settings import LL128_FORCED, Role, Scale
+from rccltune.model.settings import Role
 from rccltune.model.version import __version__
-from rccltune.overwritten import losses
 from rccltune.ranks import runs
 from rccltune.releases import exact_release, library_named
-from rccltune.rules.rule_file import RuleFile
-from rccltune.rules.writer import VERIFIED_MARK
+from rccltune.rules.header import SIMULATED
+from rccltune.rules.needs import listed, odd_needs
 from rccltune.session import store
 from rccltune.session.imports import VENDOR_UNKNOWN
 from rccltune.session.store import Session
-from rccltune.variants import catalog
-from rccltune.variants.spec import Parameter
 
 if TYPE_CHECKING:
     from rccltune.analyse.session_fit import FitResult
-
-# How everything made with the real library on a simulated node names it.
-_REAL: Final = re.compile(r"RCCL \S+, real \([^()]+\); times simulated")
-# Benchmarks print a release without its family, files of libraries have both.
-_LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
-_LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
-_VERIFIED: Final = re.compile(rf"^# {VERIFIED_MARK}", re.MULTILINE)
-# As a verification says it of a rule that the library wrote over (verify/verdict.py).
-_RAN: Final = re.compile(r"\S+ was answered and \S+ ran at [\d.]+ \w+")
-# What we add to rules ourselves; no catalog need be read for it.
-_OURS: Final = frozenset((LL128_FORCED[0],))
-
-
-@cache
-def harmless() -> frozenset[str]:
-    """Names that the catalog of variants sets and that load no code and open no file.
-
-    A list of names and not of families: ``HSA_TOOLS_LIB`` loads a library and ``MSCCL_XML_FILES``
-    opens files, beside others of their families that do not.
-    """
-    return frozenset(
-        name
-        for spec in catalog.load_catalog().specs
-        if spec.parameter is not Parameter.DIR and spec.library_file is None
-        for name, value in spec.environment
-        if not _may_be_path(value)
-    )
-
-
-def is_harmless(name: str, value: str) -> bool:
-    """Whether a variable may be set for whoever wrote the rules that need it."""
-    return not _may_be_path(value) and (name in _OURS or name in harmless())
-
-
-def odd_needs(needs: Iterable[tuple[str, str]]) -> str:
-    """``NAME=VALUE, …`` of what is not harmless; empty where all is."""
-    return _listed(sorted({pair for pair in needs if not is_harmless(*pair)}))
-
-
-def check_needs(
-    needs: Iterable[tuple[str, str]], allowed: Collection[str], *, where: str
-) -> tuple[str, ...]:
-    """Stop where rules ask for what may load code or open files.
-
-    Args:
-        needs: (name, value) of what a job would get.
-        allowed: names that this command line allows.
-        where: the rules, for the message.
-
-    Returns:
-        The names that needed to be allowed, each once.
-
-    Raises:
-        CommandLineError: some are not; all of them are named.
-    """
-    odd = sorted({(name, value) for name, value in needs if not is_harmless(name, value)})
-    refused = [(name, value) for name, value in odd if name not in allowed]
-    if refused:
-        options = " ".join(f"--allow-need {name}" for name in dict(refused))
-        raise CommandLineError(
-            f"these rules need {_listed(refused)}. Only variables of the shipped catalog are set "
-            "unasked; any other may load code or open files",
-            where=where,
-            hint=f"if you know what it does and who wrote the rules, add {options}.",
-        )
-    return tuple(dict(odd))
-
-
-def _may_be_path(value: str) -> bool:
-    return "/" in value or value.startswith((".", "~"))
-
-
-def _listed(pairs: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in pairs)
-
-
-SIMULATED: Final = "SIMULATED: made from a stand-in benchmark, not from hardware"
 
 
 def provenance(done: FitResult) -> tuple[str, ...]:
@@ -113,45 +28,6 @@ def provenance(done: FitResult) -> tuple[str, ...]:
         *_session_lines(done),
         *([] if is_vendor_told(done) else [VENDOR_UNKNOWN]),
     )
-
-
-def simulated_over(path: Path) -> tuple[bool, str | None]:
-    """Whether a rule file says that it is simulated, and over which real library."""
-    comments = [
-        line[2:] for line in grammar.lines(grammar.read_text(path)) if line.startswith("# ")
-    ]
-    real = _REAL.search(" ".join(comments))
-    return any(line.startswith("SIMULATED") for line in comments), real and real[0]
-
-
-def measured_with(content: bytes) -> tuple[str, ...]:
-    """Libraries that the header of a rule file says the rules were measured with."""
-    match = _LIBRARIES.search(content)
-    names = match[1].decode("ascii", "replace").strip().split(", ") if match else []
-    return tuple(name for name in names if _LIBRARY.fullmatch(name))
-
-
-def written_over(content: bytes, file: RuleFile) -> tuple[str, ...]:
-    """What the library writes over of a rule file, a sentence each.
-
-    Of verified rules what the library itself ran at their ends; of others what is known of the
-    release that they were measured with.
-    """
-    text = grammar.text_of(content)
-    if _VERIFIED.search(text):
-        # A comment is wrapped.
-        ran = _RAN.findall(" ".join(text.split()).replace(" # ", " "))
-        return tuple(f"when they were verified {said}" for said in dict.fromkeys(ran))
-    scales = {
-        Scale(n_nodes=rule.n_nodes or 1, n_ranks=rule.n_ranks or 8 * (rule.n_nodes or 1))
-        for rule in file.rules
-    }
-    arch = dict(file.requires).get("arch")
-    found = (
-        losses(library_named(one, file.arch_or_vendor), file.rules, sorted(scales, key=str), arch)
-        for one in measured_with(content)
-    )
-    return tuple(dict.fromkeys(said for one in found for said in one))
 
 
 def is_vendor_told(done: FitResult) -> bool:
@@ -184,7 +60,7 @@ def _session_lines(done: FitResult) -> list[str]:
         else "",
         f"library: {', '.join(libraries) if libraries else 'not recorded'}",
         overrides.PROVENANCE if is_switched(done.session) else "",
-        f"environment: {_listed(environment)}" if environment else "",
+        f"environment: {listed(environment)}" if environment else "",
         f"of it {beyond} must be set for every job: a rule file asks for shipped variables alone"
         if beyond
         else "",

@@ -26,8 +26,8 @@ from rccltune.model.settings import Scale
 from rccltune.releases import exact_release, library_named
 from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import rewritten
+from rccltune.rules.needs import check_needs
 from rccltune.rules.placement_files import file_name, name_with_placement
-from rccltune.rules.provenance import check_needs
 from rccltune.rules.refusals import read_accepted
 from rccltune.rules.requirements import of_another_machine
 from rccltune.rules.rule_file import RuleFile, read_rules

@@ -14,7 +14,7 @@ from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.overwritten import Overwrite, overwrites
 from rccltune.releases import release_of
-from rccltune.rules.provenance import measured_with
+from rccltune.rules.header import measured_with
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.paths_past import paths_past

@@ -19,7 +19,7 @@ from rccltune.cli import run
 from rccltune.launch.variables import module
 from rccltune.launch.variables import program as launch_program
 from rccltune.measure.ownership import is_own_session
-from rccltune.rules.provenance import harmless
+from rccltune.rules.needs import harmless
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
 SESSION = Path("rccltune-session")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from copied import Run, written
 
-from rccltune.rules.provenance import harmless, is_harmless
+from rccltune.rules.needs import harmless, is_harmless
 
 LOOP = """
 import sys, time, rccltune_torch as mark

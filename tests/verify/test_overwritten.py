@@ -10,7 +10,7 @@ import yamls
 
 from rccltune.cli import run
 from rccltune.model.settings import Setting
-from rccltune.rules.provenance import written_over
+from rccltune.rules.header import written_over
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify.executed import at_ends
 from rccltune.verify.verdict import RanAt
