@@ -30,7 +30,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs.file_kinds import INSPECTOR_FORMAT, FileKind, kind_of
+from rccltune.logs.file_kinds import INSPECTOR_FORMAT, FileKind, detect_kind
 from rccltune.model import grammar
 from rccltune.model.brief import brief
 from rccltune.model.errors import CommandLineError, OutputError, reason_of
@@ -232,7 +232,7 @@ def read_workload(path: Path) -> Workload:
         raise OutputError(
             f"the workload cannot be read: {reason_of(error)}", where=str(path)
         ) from error
-    kind = kind_of(text)
+    kind = detect_kind(text)
     if kind is FileKind.INSPECTOR:
         return _read_dump(text, str(path))
     if kind is FileKind.RECORD or text.startswith(_FORMAT):

@@ -135,8 +135,8 @@ def _must_be_rules(path: Path) -> None:
     Raises:
         InputFileError: as a table of measurements.
     """
-    from rccltune.logs.file_kinds import FileKind, kind_without_rules, verb_for
-    from rccltune.logs.log_files import kind_of_head
+    from rccltune.logs.file_kinds import FileKind, detect_kind_without_rules, hint_for_kind
+    from rccltune.logs.log_files import detect_kind_of_head
 
     if path.suffix == ".json" and (path.parent / "session.json").is_file() and path.is_file():
         raise InputFileError(
@@ -146,14 +146,14 @@ def _must_be_rules(path: Path) -> None:
         )
     with suppress(OSError):
         content = path.read_bytes()
-        form = kind_without_rules(content.decode("utf-8", "replace"))
-        if form is FileKind.TEXT and (inside := kind_of_head(content)) is not FileKind.RULES:
+        form = detect_kind_without_rules(content.decode("utf-8", "replace"))
+        if form is FileKind.TEXT and (inside := detect_kind_of_head(content)) is not FileKind.RULES:
             # A launcher's names of ranks stand before each line.
             form = inside
         if form is not None:
             lines = "give a file of lines colltype,minbytes,maxbytes,algorithm,…"
             hints = {
-                FileKind.TEXT: f"{lines}; of a log of measurements {verb_for(form, path)}",
+                FileKind.TEXT: f"{lines}; of a log of measurements {hint_for_kind(form, path)}",
                 FileKind.NCCLX: f"{lines}, with total bytes and numbers of nodes and ranks.",
                 FileKind.GCP: f"{lines}.",
             }
@@ -162,7 +162,7 @@ def _must_be_rules(path: Path) -> None:
                 if form is FileKind.TEXT
                 else f"this is no rule file of RCCL's or NCCL's, it is a {form.value}",
                 where=str(path),
-                hint=hints.get(form, f"{verb_for(form, path)}."),
+                hint=hints.get(form, f"{hint_for_kind(form, path)}."),
             )
 
 

@@ -61,7 +61,7 @@ class RunEvidence:
             collective.has_own_algbw or self.low <= busbw_factor(collective, n_ranks) <= self.high
         )
 
-    def ranks_of(self, collective: Collective) -> int | None:
+    def find_ranks(self, collective: Collective) -> int | None:
         """The only number of ranks that fits; None where several do, or none."""
         # A factor is k (n - 1) / n, so that n is 1 / (1 - factor / k); some are 1 for any n.
         k = 2 * busbw_factor(collective, 2)
@@ -73,7 +73,7 @@ class RunEvidence:
         return few if few == many else None
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """Text of the evidence for a user."""
         parts = [] if self.ratio is None else [f"busbw is {self.ratio:.4g} × algbw"]
         if self.redops:
@@ -81,10 +81,10 @@ class RunEvidence:
         return " and ".join(parts)
 
 
-def evidence_of(run: LogRun) -> RunEvidence:
+def gather_evidence(run: LogRun) -> RunEvidence:
     """Evidence from the rows of one run."""
     timings = run.timings
-    redops = {run.who[at].redop for at in timings["who"].unique()}
+    redops = {run.row_facts[at].redop for at in timings["mix"].unique()}
     named = frozenset(each.lower() for each in redops if each)
     if run.unit is None or not {"algbw", "busbw"} <= set(timings):
         return RunEvidence(redops=named, rooted=run.rooted)
@@ -105,14 +105,14 @@ def evidence_of(run: LogRun) -> RunEvidence:
     )
 
 
-def collectives_on(evidence: Sequence[RunEvidence], n_ranks: int) -> list[Collective]:
+def find_collectives(evidence: Sequence[RunEvidence], n_ranks: int) -> list[Collective]:
     """Collectives that runs of one job can be of, on so many ranks."""
     known = [one for one in Collective if not one.has_own_algbw]
     return [c for c in known if all(one.fits(c, n_ranks) for one in evidence)]
 
 
-def only_ranks(evidence: Sequence[RunEvidence], collective: Collective) -> int | None:
+def find_only_ranks(evidence: Sequence[RunEvidence], collective: Collective) -> int | None:
     """The only number of ranks that runs of one job can be on; None where that is not one."""
-    found = {number for one in evidence if (number := one.ranks_of(collective)) is not None}
-    fit = [n for n in found if all(one.fits(collective, n) for one in evidence)]
-    return fit[0] if len(fit) == 1 and len(found) == 1 else None
+    numbers = {number for one in evidence if (number := one.find_ranks(collective)) is not None}
+    fit = [n for n in numbers if all(one.fits(collective, n) for one in evidence)]
+    return fit[0] if len(fit) == 1 and len(numbers) == 1 else None

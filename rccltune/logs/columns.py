@@ -54,22 +54,22 @@ _NEAR: Final = 0.85
 _UNIT: Final = re.compile(r"\s*[(\[](?:B|bytes?|us|µs|GB/s|GBps)[)\]]", re.IGNORECASE)
 
 
-def normalised_name(name: str) -> str:
+def normalise_name(name: str) -> str:
     """A column's name without what people vary."""
     plain = _UNIT.sub("", name.strip(" \t\"'"))
     return plain.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def without_units(header: str) -> str:
+def strip_units(header: str) -> str:
     """Names of columns without units and comment signs."""
     return _UNIT.sub("", header.lstrip("# "))
 
 
-def roles_of(names: Sequence[str]) -> dict[str, int]:
+def find_roles(names: Sequence[str]) -> dict[str, int]:
     """Position of each column whose name is known, by what it means."""
     position: dict[str, int] = {}
     for at, name in enumerate(names):
-        position.setdefault(normalised_name(name.lstrip("\ufeff")), at)
+        position.setdefault(normalise_name(name.lstrip("\ufeff")), at)
     return {
         role: next(position[each] for each in spellings if each in position)
         for role, spellings in _SPELLINGS.items()
@@ -77,22 +77,22 @@ def roles_of(names: Sequence[str]) -> dict[str, int]:
     }
 
 
-def misspelt(names: Sequence[str]) -> dict[str, str]:
+def find_misspelt_columns(names: Sequence[str]) -> dict[str, str]:
     """Columns whose names are nearly one that is known and that the table lacks, with that."""
-    roles = roles_of(names)
+    roles = find_roles(names)
     missing = [each for role, known in _SPELLINGS.items() if role not in roles for each in known]
     known = {each for spellings in _SPELLINGS.values() for each in spellings}
-    odd = [name for name in names if normalised_name(name.lstrip("\ufeff")) not in known]
+    odd = [name for name in names if normalise_name(name.lstrip("\ufeff")) not in known]
     near = {
-        name: get_close_matches(normalised_name(name), missing, n=1, cutoff=_NEAR) for name in odd
+        name: get_close_matches(normalise_name(name), missing, n=1, cutoff=_NEAR) for name in odd
     }
-    return {name: found[0] for name, found in near.items() if found}
+    return {name: matches[0] for name, matches in near.items() if matches}
 
 
-def is_bandwidths(header: str) -> bool:
+def is_bandwidth_header(header: str) -> bool:
     """Whether these words name sizes and bandwidths alone, as in tables that AMD shows."""
     words = _UNIT.sub("", header.lstrip("# ")).split()
-    roles = roles_of(words)
+    roles = find_roles(words)
     return set(roles) <= {"nbytes", "count", "algbw", "busbw"} and (
         len(roles) == len(words) and {"nbytes", "busbw"} <= set(roles)
     )
@@ -114,12 +114,12 @@ _DTYPES: Final = {
 }  # fmt: skip
 
 
-def dtype_named(text: str) -> str:
+def parse_dtype(text: str) -> str:
     """A data type by the name that benchmarks print; any other text as it is."""
     return _DTYPES.get(text.lower(), text)
 
 
-def placement_of(text: str) -> Placement:
+def parse_placement(text: str) -> Placement:
     """Read ``in``, ``out``, ``in-place``, ``out-of-place``; ValueError for anything else."""
     placement = _PLACEMENTS.get(text.strip().lower().replace("_", "-"))
     if placement is None:
@@ -127,7 +127,7 @@ def placement_of(text: str) -> Placement:
     return placement
 
 
-def yes_or_no(text: str) -> bool:
+def parse_yes_or_no(text: str) -> bool:
     """Read ``1``, ``0``, ``true``, ``no`` …; ValueError for anything else."""
     answer = _YES.get(text.strip().lower())
     if answer is None:
@@ -143,10 +143,10 @@ _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "product": ("product", str),
     "arch": ("arch", str),
     "cus": ("cu_count", int),
-    "dtype": ("dtype", dtype_named),
+    "dtype": ("dtype", parse_dtype),
     "redop": ("redop", str),
-    "graph": ("graph", yes_or_no),
-    "placement": ("placement", placement_of),
+    "graph": ("graph", parse_yes_or_no),
+    "placement": ("placement", parse_placement),
     "rank_placement": ("rank_placement", str),
     "setting": ("setting", Setting.parse),
     "host": ("hosts", lambda text: (text,)),
@@ -154,7 +154,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 }
 
 
-def facts_of(comment: str, where: str) -> dict[str, Any]:
+def parse_facts(comment: str, where: str) -> dict[str, Any]:
     """Facts of one ``# rccltune: key=value …`` line, by the field that takes them.
 
     Raises:
@@ -226,11 +226,11 @@ def disagree(
         low = nbytes / ((time_us + time_step) * 1000.0) - algbw_step
         high = nbytes / ((time_us - time_step) * 1000.0) + algbw_step
         outside = (algbw < low * (1 - 1e-9)) | (algbw > high * (1 + 1e-9))
-    found: pd.Series[bool] = outside & (time_us > time_step) & (nbytes > 0)
-    return found
+    differs: pd.Series[bool] = outside & (time_us > time_step) & (nbytes > 0)
+    return differs
 
 
-def wrong_count(text: str) -> float:
+def parse_wrong_count(text: str) -> float:
     """The ``#wrong`` column: a count, in any notation; nan where nothing was checked.
 
     Raises:
@@ -242,7 +242,7 @@ def wrong_count(text: str) -> float:
     return value
 
 
-def old_errors(words: pd.Series[str]) -> pd.Series[float]:
+def parse_old_errors(words: pd.Series[str]) -> pd.Series[float]:
     """The ``error`` column of old benchmarks: the largest difference, not a count.
 
     Only an asterisk says that it was too large; without one the run's summary decides.
@@ -253,7 +253,7 @@ def old_errors(words: pd.Series[str]) -> pd.Series[float]:
 _NOTHING: Final = frozenset(("", "-", "N/A", "NONE", "-1"))
 
 
-def setting_from_cells(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, bool]:
+def parse_ran_setting(algorithm: str, protocol: str, channels: str) -> tuple[Setting | None, bool]:
     """Return the setting that a row says ran; and whether that is a path no tuner can set."""
     if algorithm.upper() in _NOTHING:
         return None, False

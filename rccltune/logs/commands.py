@@ -35,8 +35,6 @@ _LAUNCHER: Final = re.compile(
 )
 _ALONE: Final = re.compile(rf"{_PROMPT}(?:\S*/)?[a-z_]+_perf(?:_mpi)?(?=\s|$)")
 _RANKS: Final = re.compile(r"(?<=\s)(?:-np|--np|-n|--n|--ntasks)[\s=]*(\d{1,7})(?=\s|$)")
-# jsrun counts resource sets, each of which has tasks of its own.
-_PER_SET: Final = re.compile(r"(?<=\s)(?:-a|--tasks_per_rs)[\s=]*(\d{1,4})(?=\s|$)")
 _OWN_RANKS: Final = re.compile(r"(?<=\s)(?:-[gt]|--ngpus|--nthreads)[\s=]+(\d{1,4})(?=\s|$)")
 _NEGATED: Final = re.compile(r"\b(?:without|not|no|instead|unless|if|than|never)\b", re.IGNORECASE)
 _TITLE: Final = re.compile(
@@ -47,9 +45,6 @@ _TITLE: Final = re.compile(
 # Short names that scripts give them in their own marks.
 _SHORT: Final = re.compile(r"(?<![\w-])(ALGO|PROTO)(?=\s*[=:])")
 _FIRST: Final = re.compile(r"\W*(\w+)\s*[=:]")
-# Kubernetes and compose write a name and its value on two lines.
-_NAMED: Final = re.compile(rf"[\s-]*name:\s*[\"']?({_NAME})[\"']?\s*$")
-_VALUED: Final = re.compile(r"\s*value:(.*)$")
 
 
 class Commands:
@@ -59,8 +54,8 @@ class Commands:
         collective: the benchmark that was named last, for the next table.
         n_ranks: ranks of the last command, as far as it says them.
         is_alone: no launcher started it, so that all of its ranks are on one node.
-        mentioned: line and variable that somebody's sentence names, which sets nothing.
-        is_told: some command or variable was seen at all.
+        mention: line and variable that somebody's sentence names, which sets nothing.
+        names_environment: some command or variable was seen at all.
     """
 
     def __init__(self) -> None:
@@ -68,101 +63,95 @@ class Commands:
         self.collective: Collective | None = None
         self.n_ranks: int | None = None
         self.is_alone = False
-        self.mentioned: tuple[int, str] | None = None
-        self.is_told = False
+        self.mention: tuple[int, str] | None = None
+        self.names_environment = False
         self._exported: dict[str, str] = {}
         self._bare: dict[str, str] = {}
-        self._given: dict[str, str] = {}
-        self._head = self._name = ""
-        self._is_used = False
+        self._on_command: dict[str, str] = {}
+        self._head = ""
+        self._has_table = False
 
     @property
     def variables(self) -> dict[str, str]:
         """Variables of a table that begins now."""
-        return {**self._exported, **self._bare, **self._given}
+        return {**self._exported, **self._bare, **self._on_command}
 
-    def used(self) -> None:
+    def begin_table(self) -> None:
         """A table began under these variables."""
-        self._is_used = True
+        self._has_table = True
 
-    def heading(self) -> None:
+    def begin_section(self) -> None:
         """A heading: what a bare line above a table assigned is not said of the next one."""
-        if self._is_used:
-            self._bare, self._is_used = {}, False
+        if self._has_table:
+            self._bare, self._has_table = {}, False
 
-    def see(self, number: int, text: str) -> None:
+    def read_line(self, number: int, text: str) -> None:
         """Take a line that is neither a row nor one of the benchmark's own.
 
         Args:
             number: of its last part, where backslashes joined several.
             text: without what wraps it.
         """
-        if (match := _NAMED.match(text)) is not None:
-            self._name = match[1]
-            return
-        if self._name and (match := _VALUED.match(text)) is not None:
-            text = f"{self._name}:{match[1]}"
-        self._name = ""
         text = _SHORT.sub(r"NCCL_\1", text)
         launcher = _LAUNCHER.match(text)
         is_command = launcher is not None or _ALONE.match(text) is not None
-        named = benchmark_of_command(text)
+        named = find_benchmark(text)
         self.collective = named or (None if is_command else self.collective)
-        found = _assigned(text)
+        assigned = _find_assignments(text)
         unset = [name for match in _UNSET.finditer(text) for name in match[1].split()]
         for name in unset:
-            for held in (self._exported, self._bare, self._given):
+            for held in (self._exported, self._bare, self._on_command):
                 held.pop(name, None)
-        found = {name: value for name, value in found.items() if name not in unset}
-        is_order = is_command or _is_order(text)
-        if not is_order and not unset and any(name in text for name in CHOOSING - {TUNER}):
-            self.mentioned = self.mentioned or (number, text.strip()[:100])
-        if is_order and (found or is_command):
-            self._take(text, found, is_command=is_command)
+        assigned = {name: value for name, value in assigned.items() if name not in unset}
+        sets_variables = is_command or _sets_variables(text)
+        if not sets_variables and not unset and any(name in text for name in CHOOSING - {TUNER}):
+            self.mention = self.mention or (number, text.strip()[:100])
+        if sets_variables and (assigned or is_command):
+            self._set_variables(text, assigned, is_command=is_command)
         elif (head := _FIRST.match(text)) is not None and head[1] == self._head:
             # Scripts that number their runs name what each has, which may be nothing.
-            self._bare, self._is_used = {}, False
+            self._bare, self._has_table = {}, False
         if is_command:
-            self._started(text, launcher)
+            self._read_command(text, launcher)
 
-    def _take(self, text: str, found: Mapping[str, str], *, is_command: bool) -> None:
-        self.is_told = True
+    def _set_variables(self, text: str, assigned: Mapping[str, str], *, is_command: bool) -> None:
+        self.names_environment = True
         exports = _EXPORT.search(text) is not None
-        if self._is_used and not exports:
-            self._bare, self._is_used = {}, False
+        if self._has_table and not exports:
+            self._bare, self._has_table = {}, False
         if is_command:
-            self._given = {}
-        into = self._given if is_command else self._exported if exports else self._bare
-        for name, value in found.items():
-            for held in (self._bare, self._given):
+            self._on_command = {}
+        into = self._on_command if is_command else self._exported if exports else self._bare
+        for name, value in assigned.items():
+            for held in (self._bare, self._on_command):
                 held.pop(name, None)
             into[name] = value
             if not value:
                 del into[name]
         if not is_command:
             head = _FIRST.match(text)
-            self._head = head[1] if head is not None and head[1] not in found else ""
+            self._head = head[1] if head is not None and head[1] not in assigned else ""
 
-    def _started(self, text: str, launcher: re.Match[str] | None) -> None:
+    def _read_command(self, text: str, launcher: re.Match[str] | None) -> None:
         """A command line: on how many ranks it says that it runs."""
         program = _PROGRAM.search(text)
-        own, counts = 1, _OWN_RANKS.findall(text[program.end() :]) if program else []
-        for count in counts:
-            own *= int(count)
+        per_process, factors = 1, _OWN_RANKS.findall(text[program.end() :]) if program else []
+        for factor in factors:
+            per_process *= int(factor)
         self.n_ranks, self.is_alone = None, False
         if launcher is None:
-            self.is_alone = bool(counts)
-            self.n_ranks = own if counts else None
+            self.is_alone = bool(factors)
+            self.n_ranks = per_process if factors else None
             return
         options = text[launcher.end() : program.start() if program else None]
-        given = _RANKS.findall(options)
-        # A colon sets the ranks of several programs apart.
-        if len(given) == 1 and launcher[1] != "torchrun" and " : " not in text:
-            sets = _PER_SET.search(options) if launcher[1] == "jsrun" else None
-            self.n_ranks = int(given[0]) * own * (int(sets[1]) if sets else 1)
+        counts = _RANKS.findall(options)
+        # These two count nodes or sets of ranks; a colon sets the ranks of several programs apart.
+        is_count_of_ranks = launcher[1] not in ("torchrun", "jsrun") and " : " not in text
+        if len(counts) == 1 and is_count_of_ranks:
+            self.n_ranks = int(counts[0]) * per_process
 
 
-def benchmark_of_command(text: str) -> Collective | None:
+def find_benchmark(text: str) -> Collective | None:
     """The one benchmark that a line names; None where it names several or none."""
     names: set[Collective | None] = set()
     for name in _PROGRAM.findall(text):
@@ -173,20 +162,20 @@ def benchmark_of_command(text: str) -> Collective | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _assigned(text: str) -> dict[str, str]:
+def _find_assignments(text: str) -> dict[str, str]:
     """Variables that a line assigns, without quotes and without what follows in a sentence."""
-    found: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     for name, value in (*_ASSIGNED.findall(text), *_SPACED.findall(text)):
         # Commas join several: --export=ALL,NCCL_ALGO=Ring,NCCL_PROTO=LL.
         for pair in re.split(rf",(?={_NAME}=)", f"{name}={value}"):
             one, _, its = pair.partition("=")
             is_quoted = its[:1] in ('"', "'", "`") and len(its) > 1
             if READ_VARIABLE.fullmatch(one):
-                found[one] = its[1:-1] if is_quoted else its.rstrip(",:;.)]}*")
-    return found
+                assigned[one] = its[1:-1] if is_quoted else its.rstrip(",:;.)]}*")
+    return assigned
 
 
-def _is_order(text: str) -> bool:
+def _sets_variables(text: str) -> bool:
     """Whether a line that is no command sets variables, rather than saying something about them."""
     first = _ASSIGNED.search(text) or _SPACED.search(text)
     if first is None or _NEGATED.search(text) is not None:

@@ -22,11 +22,11 @@ class LogFacts:
 
     Attributes:
         line: line that says it, or its first row.
-        said_at: other lines, by the field that they say.
+        field_lines: other lines, by the field that they say.
         setting: what a table's own columns say was asked for, possibly only in part.
         variables: of the process, as commands, the library's log or the benchmark say.
-        is_told: some command or variable was seen, so that what is not named was not set.
-        mentioned: line and text of a sentence that names a variable that chooses.
+        names_environment: some command or variable was seen, so that what is not named was not set.
+        mention: line and text of a sentence that names a variable that chooses.
         library: as its log or the benchmark names it.
         least_nodes: hosts that are named, where not all of them are.
         nodes_unsure: the number of nodes comes from a column known to be wrong at times.
@@ -34,12 +34,12 @@ class LogFacts:
     """
 
     line: int
-    said_at: tuple[tuple[str, int], ...] = ()
+    field_lines: tuple[tuple[str, int], ...] = ()
     collective: Collective | None = None
     setting: Setting | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
-    is_told: bool = False
-    mentioned: tuple[int, str] | None = None
+    names_environment: bool = False
+    mention: tuple[int, str] | None = None
     library: str | None = None
     n_ranks: int | None = None
     n_nodes: int | None = None
@@ -60,9 +60,9 @@ class LogFacts:
     ranks_per_process: int | None = None
     simulated: bool = False
 
-    def at(self, name: str) -> int:
+    def line_of(self, name: str) -> int:
         """Line that says a field."""
-        return dict(self.said_at).get(name, self.line)
+        return dict(self.field_lines).get(name, self.line)
 
     def or_else(self, other: LogFacts) -> LogFacts:
         """Self, with what it leaves unsaid taken from another."""
@@ -81,9 +81,9 @@ class LogRun:
     """One start of a benchmark, or a part of one under its own variables, and its table.
 
     Attributes:
-        said: what holds for the whole run.
+        facts: of the whole run.
         timings: its table, see :mod:`rccltune.logs.timings`.
-        who: what holds for the timings of each number in its column ``who``.
+        row_facts: of the timings, by the number in its column ``mix``.
         settings: what ran, by the number in its column ``ran``.
         average: bus bandwidth as the benchmark summed it up.
         out_of_bounds: timings that the benchmark's own summary calls wrong.
@@ -94,9 +94,9 @@ class LogRun:
         cputime: the benchmark printed the CPU's time, so times come from algbw.
     """
 
-    said: LogFacts
+    facts: LogFacts
     timings: pd.DataFrame = field(init=False)
-    who: list[LogFacts] = field(default_factory=list)
+    row_facts: list[LogFacts] = field(default_factory=list)
     settings: list[Setting | None] = field(default_factory=list)
     average: float | None = None
     average_line: int = 0
@@ -107,9 +107,9 @@ class LogRun:
     cputime: bool = False
 
     @property
-    def first(self) -> LogFacts:
+    def first_facts(self) -> LogFacts:
         """Facts of its first row."""
-        return self.who[int(self.timings["who"].iloc[0])].or_else(self.said)
+        return self.row_facts[int(self.timings["mix"].iloc[0])].or_else(self.facts)
 
     @property
     def mean_busbw(self) -> float | None:

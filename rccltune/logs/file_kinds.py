@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from rccltune.logs.columns import is_bandwidths, roles_of
+from rccltune.logs.columns import find_roles, is_bandwidth_header
 from rccltune.model.vocabulary import Collective
 
 _OBJECT: Final = re.compile(r"\s*\{\s*(?:\"|\}|$)")
@@ -78,7 +78,7 @@ _TESTS: Final = re.compile(r"^#\s+size\s+count\s+type\b", re.MULTILINE)
 _HEAD: Final = 16384
 
 
-def kind_of(head: str) -> FileKind:
+def detect_kind(head: str) -> FileKind:
     """Kind of a file that begins so."""
     start = head.lstrip()
     if start.startswith("{") and f'"{INSPECTOR_FORMAT}"' in head[:4096]:
@@ -106,16 +106,16 @@ def _kind_of_line(line: str) -> FileKind | None:
         return FileKind.SAMPLES
     if (kind := next((one for one, row in _ROWS if row.match(text)), None)) is not None:
         return kind
-    if is_bandwidths(text):
+    if is_bandwidth_header(text):
         return FileKind.DELIMITED
     if not text or text.startswith("#"):
         return None
-    separator = separator_of(text)
-    roles = roles_of(text.split(separator)) if separator else {}
+    separator = find_separator(text)
+    roles = find_roles(text.split(separator)) if separator else {}
     return FileKind.DELIMITED if "nbytes" in roles and len(roles) > 1 else FileKind.TEXT
 
 
-def separator_of(header: str) -> str:
+def find_separator(header: str) -> str:
     """Separator of the columns; empty where there is one column."""
     best = max(_SEPARATORS, key=header.count)
     return best if best in header else ""
@@ -134,7 +134,7 @@ _VERBS: Final = {
 }
 
 
-def verb_for(kind: FileKind, path: Path) -> str:
+def hint_for_kind(kind: FileKind, path: Path) -> str:
     """The verb that reads a file of this kind, with the file's name as a shell takes it."""
     if kind is FileKind.SAMPLES:
         return f"read it with: rccltune fit {shlex.quote(str(path.parent))}"
@@ -142,12 +142,12 @@ def verb_for(kind: FileKind, path: Path) -> str:
     return _MINE if verb is None else f"read it with: rccltune {verb} {shlex.quote(str(path))}"
 
 
-def kind_without_rules(text: str) -> FileKind | None:
+def detect_kind_without_rules(text: str) -> FileKind | None:
     """Kind of a file that holds no rules at all, good or bad; None where it may hold some.
 
     A rule file with mistakes is one: a line of it begins with a collective, or has as many commas.
     """
-    kind = kind_of(text)
+    kind = detect_kind(text)
     if kind is FileKind.RULES:
         return None
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))

@@ -80,15 +80,15 @@ class ForcedParts:
     Attributes:
         algorithm: the only one that is left; None where none is forced, or several are left.
         channels: the one number that is least and most at once.
-        named: the variables that force: ``NCCL_ALGO=Ring``.
-        shut_out: those among them that leave several, with the names that they shut out.
+        forcing: the variables that force: ``NCCL_ALGO=Ring``.
+        exclusions: those among them that leave several, with the names that they exclude.
     """
 
     algorithm: Algorithm | None
     protocol: Protocol | None
     channels: int | None
-    named: tuple[str, ...]
-    shut_out: tuple[tuple[str, frozenset[Algorithm | Protocol]], ...]
+    forcing: tuple[str, ...]
+    exclusions: tuple[tuple[str, frozenset[Algorithm | Protocol]], ...]
 
     @property
     def setting(self) -> Setting | None:
@@ -97,42 +97,44 @@ class ForcedParts:
             return None
         return Setting(algorithm=self.algorithm, protocol=self.protocol)
 
-    def shuts(self, word: Algorithm | Protocol | None) -> str | None:
-        """The variable that shuts an algorithm or protocol out; None where none does."""
-        return next((name for name, names in self.shut_out if word in names), None)
+    def excluding(self, word: Algorithm | Protocol | None) -> str | None:
+        """Variable that excludes an algorithm or protocol; None where none does."""
+        return next((name for name, names in self.exclusions if word in names), None)
 
 
 def forced_parts(
     variables: Mapping[str, str], collective: Collective | None, *, by_name: bool = True
 ) -> ForcedParts:
     """What the variables of a process force; for the arguments see :func:`allowed_names`."""
-    named: list[str] = []
-    shut: list[tuple[str, frozenset[Algorithm | Protocol]]] = []
+    forcing: list[str] = []
+    exclusions: list[tuple[str, frozenset[Algorithm | Protocol]]] = []
 
-    def only(candidates: Iterable[str], names: type[T]) -> T | None:
+    def find_only(candidates: Iterable[str], names: type[T]) -> T | None:
         name = next((one for one in candidates if one in variables), None)
         if name is None:
             return None
-        named.append(f"{name}={variables[name]}")
+        forcing.append(f"{name}={variables[name]}")
         left = allowed_names(variables[name], names, collective, by_name=by_name)
         if left is not None and len(left) == 1:
             return next(iter(left))
-        shut.append((named[-1], frozenset(names) - left if left else frozenset()))  # type: ignore[arg-type]  # T is either
+        exclusions.append((forcing[-1], frozenset(names) - left if left else frozenset()))  # type: ignore[arg-type]  # T is either
         return None
 
-    algorithm, protocol = only(ALGORITHM, Algorithm), only(PROTOCOL, Protocol)
-    return ForcedParts(algorithm, protocol, _channels(variables), tuple(named), tuple(shut))
+    algorithm, protocol = find_only(ALGORITHM, Algorithm), find_only(PROTOCOL, Protocol)
+    return ForcedParts(
+        algorithm, protocol, _find_channels(variables), tuple(forcing), tuple(exclusions)
+    )
 
 
-def _channels(variables: Mapping[str, str]) -> int | None:
+def _find_channels(variables: Mapping[str, str]) -> int | None:
     """The one number of channels that variables leave."""
     pairs = [tuple(variables.get(name) for name in pair) for pair in _BOUNDS]
-    given = {pair for pair in pairs if pair != (None, None)}
-    least, most = given.pop() if len(given) == 1 else (None, None)
+    bounds = {pair for pair in pairs if pair != (None, None)}
+    least, most = bounds.pop() if len(bounds) == 1 else (None, None)
     return int(least) if least and least == most and least.isdigit() and int(least) else None
 
 
-def tuner(variables: Mapping[str, str]) -> str:
+def name_tuner(variables: Mapping[str, str]) -> str:
     """The tuner that variables or the library's log name, in words; empty without one."""
     named = {name: variables[name] for name in _LOADS if name in variables}
     if named.get("NCCL_TUNER_PLUGIN", "").lower() == "none":
@@ -142,13 +144,13 @@ def tuner(variables: Mapping[str, str]) -> str:
     return ", ".join(f"{n}={v}" if n != TUNER else v for n, v in named.items())
 
 
-def is_asked(variables: Mapping[str, str]) -> bool:
+def is_choice_requested(variables: Mapping[str, str]) -> bool:
     """Whether somebody asked for what chose; a plugin that the library found is the site's own."""
     ours = variables.get(TUNER, "").startswith("our plugin")
     return ours or bool(CHOOSING - {TUNER} & variables.keys())
 
 
-def surroundings(variables: Mapping[str, str], *, channels: bool) -> dict[str, str]:
+def find_other_variables(variables: Mapping[str, str], *, channels: bool) -> dict[str, str]:
     """Variables beside the choice that may change times, by name.
 
     Args:

@@ -9,11 +9,11 @@ from math import isfinite
 from typing import Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.commands import benchmark_of_command
+from rccltune.logs.commands import find_benchmark
 from rccltune.logs.facts import LogFacts, LogRun
-from rccltune.logs.long_table import is_measured, runs_of, whole_number
+from rccltune.logs.long_table import is_measured, make_runs, parse_whole_number
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import fill
+from rccltune.logs.timings import fill_run
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution
 from rccltune.model.times import printed_or_none
@@ -122,7 +122,7 @@ def read_records(source: JsonText, resolver: Resolver) -> list[LogRun]:
                 hint=_AGAIN if wrapped is None else f"take its text out: jq -rj .{wrapped} FILE",
             )
         facts = LogFacts(line=rows[0][0])
-        runs += runs_of(names, rows, facts, resolver, ordered=True, unsure=True)
+        runs += make_runs(names, rows, facts, resolver, ordered=True, unsure=True)
     if not runs:
         raise OutputError("the JSON holds no results", where=resolver.name, hint=_AGAIN)
     return runs
@@ -151,7 +151,7 @@ def read_results(source: JsonText, resolver: Resolver) -> tuple[LogRun, str | No
         first = source.line(start.end()) - 1
         try:
             for line, result, after in source.values(start.end()):
-                rows += _rows(result, first + line, source.name)
+                rows += _read_result(result, first + line, source.name)
                 n_sizes, end = n_sizes + 1, after
         except CutError:
             is_cut = True
@@ -179,86 +179,86 @@ def read_results(source: JsonText, resolver: Resolver) -> tuple[LogRun, str | No
             "measure again what is missing; what was read is kept.",
         )
     version = next((str(whole[k]) for k in ("nccl_version", "rccl_version") if k in whole), None)
-    return _run(whole, rows, source.name), version
+    return _make_run(whole, rows, source.name), version
 
 
-def _rows(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
+def _read_result(result: object, line: int, name: str) -> Iterator[dict[str, Any]]:
     """A result's timings."""
     if not isinstance(result, dict):
-        raise _strange("a result is no object", name, line)
+        raise _not_of_this_form("a result is no object", name, line)
     try:
         for half, (key, placement) in enumerate(_HALVES.items()):
-            told = result.get(key)
-            if not isinstance(told, dict):
+            timing = result.get(key)
+            if not isinstance(timing, dict):
                 continue
-            given = told.get("tuning", result.get("tuning"))
-            tuning = given if isinstance(given, dict) else {}
-            wrong = told.get("nwrong")
+            tuning = timing.get("tuning", result.get("tuning"))
+            tuning = tuning if isinstance(tuning, dict) else {}
+            wrong = timing.get("nwrong")
             yield {
                 "line": line,
                 "half": half,
                 "placement": placement.value,
-                "nbytes": whole_number(str(result["size"])),
-                "count": whole_number(str(result["count"])),
+                "nbytes": parse_whole_number(str(result["size"])),
+                "count": parse_whole_number(str(result["count"])),
                 "dtype": str(result["type"]),
                 "redop": str(result["redop"]),
-                "wrong": columns.wrong_count("" if wrong is None else str(wrong)),
-                **{o: printed_or_none(str(told[t])) for t, o in _NUMBERS.items() if t in told},
+                "wrong": columns.parse_wrong_count("" if wrong is None else str(wrong)),
+                **{o: printed_or_none(str(timing[t])) for t, o in _NUMBERS.items() if t in timing},
                 "ran_algorithm": str(tuning.get("algo") or "-"),
                 "ran_protocol": str(tuning.get("proto") or "-"),
                 "ran_channels": str(tuning.get("#channels") or "-"),
                 "path": str(tuning.get("implementation") or "-") if tuning else "-",
-                **{k: each for k, each in told.items() if columns.is_percentile(k)},
+                **{k: each for k, each in timing.items() if columns.is_percentile(k)},
             }
     except (KeyError, ValueError, TypeError) as error:
-        raise _strange(f"a result lacks or mangles {error}", name, line) from error
+        raise _not_of_this_form(f"a result lacks or mangles {error}", name, line) from error
 
 
-def _run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> LogRun:
+def _make_run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -> LogRun:
     import pandas as pd
 
-    args, given, config = (whole.get(name) for name in ("args", "env", "config"))
-    env = given if isinstance(given, list) else []
-    said = LogFacts(
+    args, env, config = (whole.get(name) for name in ("args", "env", "config"))
+    env = env if isinstance(env, list) else []
+    facts = LogFacts(
         line=1,
-        collective=benchmark_of_command(str(args[0])) if isinstance(args, list) and args else None,
+        collective=find_benchmark(str(args[0])) if isinstance(args, list) and args else None,
         variables=dict(str(each).partition("=")[::2] for each in env),
-        is_told=bool(env),
+        names_environment=bool(env),
     )
     if isinstance(config, dict):
-        said = said.or_else(_scale(config))
-    run = LogRun(said=said, unit=_STEP)
+        facts = facts.or_else(_read_scale(config))
+    run = LogRun(facts=facts, unit=_STEP)
     cells = pd.DataFrame(rows)
     known = [number for number in _NUMBERS.values() if number in cells]
     cells = cells.astype(dict.fromkeys(known, "float64"))
     cells["odd"] = {"time", "algbw"} <= set(cells) and columns.disagree(
         cells["nbytes"], cells["time"], cells["algbw"], _STEP, _STEP
     )
-    fill(run, cells, name)
+    fill_run(run, cells, name)
     average, bounds = whole.get("average_bus_bandwidth"), whole.get("out_of_bounds")
     if isinstance(average, dict):
         try:
             value = printed_or_none(str(average.get("bandwidth")))
         except ValueError as error:
-            raise _strange(f"its average is mangled: {error}", name, 1) from error
+            raise _not_of_this_form(f"its average is mangled: {error}", name, 1) from error
         run.average = value if value is not None and isfinite(value) else None
     if isinstance(bounds, dict) and bounds.get("okay") in ("false", False):
         run.out_of_bounds = 1
     return run
 
 
-def _scale(config: Mapping[str, Any]) -> LogFacts:
+def _read_scale(config: Mapping[str, Any]) -> LogFacts:
     """Ranks, nodes and GPUs: some releases list the first GPU of each process alone."""
     listed = config.get("devices")
     devices = [one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)]
-    per_process = _count(config, "ngpus", 1) * _count(config, "nthreads", 1)
+    per_process = _read_count(config, "ngpus", 1) * _read_count(config, "nthreads", 1)
     hosts = [str(one.get("hostname", "")).strip() for one in devices]
     groups = [one.get("group", 0) for one in devices]
     ranks = {str(one.get("rank")) for one in devices}
     processes = {(h, str(one.get("pid"))) for h, one in zip(hosts, devices, strict=True)}
     n_all = max(len(processes) * per_process, len(ranks))
     products = sorted({str(one.get("device_info") or "").strip() for one in devices} - {""})
-    graph = _count(config, "graph", -1)
+    graph = _read_count(config, "graph", -1)
     first = {h for h, group in zip(hosts, groups, strict=True) if group == groups[0]}
     return LogFacts(
         line=1,
@@ -275,12 +275,12 @@ def _scale(config: Mapping[str, Any]) -> LogFacts:
     )
 
 
-def _count(config: Mapping[str, Any], name: str, otherwise: int) -> int:
+def _read_count(config: Mapping[str, Any], name: str, otherwise: int) -> int:
     text = str(config.get(name))
     return int(text) if text.isdecimal() and len(text) < 10 else otherwise
 
 
-def _strange(what: str, name: str, line: int) -> OutputError:
+def _not_of_this_form(what: str, name: str, line: int) -> OutputError:
     return OutputError(
         f"the file looks like nccl-tests -J, but {what}", where=f"{name}:{line}", hint=_AGAIN
     )

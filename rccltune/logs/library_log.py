@@ -44,7 +44,7 @@ _MODELLED: Final = tuple(
 )
 
 
-def collective_named(name: str) -> Collective | None:
+def parse_logged_collective(name: str) -> Collective | None:
     """``AllReduce``; None for what is no collective's name."""
     try:
         return Collective.parse(name)
@@ -52,7 +52,7 @@ def collective_named(name: str) -> Collective | None:
         return None
 
 
-def setting_named(algorithm: str, protocol: str) -> Setting | None:
+def parse_logged_setting(algorithm: str, protocol: str) -> Setting | None:
     """``RING`` and ``LL``, or their numbers; None where one has no name today."""
     try:
         return Setting(
@@ -67,7 +67,7 @@ def setting_named(algorithm: str, protocol: str) -> Setting | None:
         return None
 
 
-def model_rows(names: Iterable[str]) -> Mapping[str, Collective]:
+def find_model_collectives(names: Iterable[str]) -> Mapping[str, Collective]:
     """Collective of each row of one model; rows of anything else are left out.
 
     Args:
@@ -78,11 +78,11 @@ def model_rows(names: Iterable[str]) -> Mapping[str, Collective]:
     if listed is not None:
         real = dict(zip(listed, TUNABLE, strict=True))
         return {name: real[name] for name in row_names if name in real}
-    named = {name: collective_named(name) for name in row_names}
+    named = {name: parse_logged_collective(name) for name in row_names}
     return {name: one for name, one in named.items() if one is not None}
 
 
-def without_bandwidth(cells: str) -> frozenset[Setting]:
+def find_cells_without_bandwidth(cells: str) -> frozenset[Setting]:
     """Cells of a model's row that cannot be chosen: those with a bandwidth of 0.
 
     Args:
@@ -102,7 +102,7 @@ NOISE: Final = re.compile(
 OUR_TUNER: Final = "plugin rccltune"
 
 
-def tuner_of(log: str) -> str:
+def find_tuner(log: str) -> str:
     """Name the tuner that a library used, from its INFO log."""
     for tells, kind in (("table", "built-in table"), ("using", "plugin"), ("opened", "plugin")):
         for line in known_lines():

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from rccltune.logs.file_kinds import FileKind, kind_of
-from rccltune.logs.wrappers import labelled, unwrapped
+from rccltune.logs.file_kinds import FileKind, detect_kind
+from rccltune.logs.wrappers import label_lines, unwrap_lines
 from rccltune.model.errors import OutputError, reason_of
 
 # Longer than any line that a benchmark prints; a file without line breaks must not fill memory.
 MAX_LINE: Final = 64 * 1024
 _HEAD: Final = 64 * 1024
-_TEXT_SUFFIXES: Final = frozenset((".log", ".txt", ".out", ".csv", ".json", ".dat", ".md", ".err"))
 _MAGIC: Final = {
     b"\x1f\x8b": "gzip: unpack it with gunzip",
     b"PK\x03\x04": "a zip archive: unpack it first",
@@ -47,7 +45,7 @@ def open_log(path: Path) -> BinaryIO:
             raise OutputError(
                 "this is a folder, and files are read one by one",
                 where=str(path),
-                hint=_candidates(path),
+                hint="name the files that hold the measurements.",
             )
         stream = path.open("rb")
         begin = stream.read(2)
@@ -64,7 +62,7 @@ def open_log(path: Path) -> BinaryIO:
         ) from error
 
 
-def head_of(stream: BinaryIO, name: str) -> bytes:
+def read_head(stream: BinaryIO, name: str) -> bytes:
     """First bytes of a file, as text they must be, without moving on.
 
     Raises:
@@ -93,24 +91,24 @@ def head_of(stream: BinaryIO, name: str) -> bytes:
     return head
 
 
-def kind_of_head(head: bytes) -> FileKind:
+def detect_kind_of_head(head: bytes) -> FileKind:
     """Kind of a file that begins so, whatever wraps its lines."""
-    lines = unwrapped(head.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True))
-    return kind_of(b"".join(lines).decode("utf-8", "replace"))
+    lines = unwrap_lines(head.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True))
+    return detect_kind(b"".join(lines).decode("utf-8", "replace"))
 
 
-def lines_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
+def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Lines with their line ends and without what wraps them; one over 64 KiB loses what is beyond.
 
     Raises:
         OutputError: a byte that no text has, or the disk fails.
     """
-    return unwrapped(_lines(stream, name))
+    return unwrap_lines(_lines(stream, name))
 
 
-def labelled_lines_of(stream: BinaryIO, name: str) -> Iterator[tuple[bytes, bytes]]:
-    """Lines, each behind what wraps it; for arguments and errors see :func:`lines_of`."""
-    return labelled(_lines(stream, name))
+def read_labelled_lines(stream: BinaryIO, name: str) -> Iterator[tuple[bytes, bytes]]:
+    """Lines, each behind what wraps it; for arguments and errors see :func:`read_lines`."""
+    return label_lines(_lines(stream, name))
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
@@ -134,27 +132,3 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
             where=f"{name}:{number}",
             hint="copy it to a local disk first.",
         ) from error
-
-
-def _candidates(path: Path) -> str:
-    """Names of the files of a folder that can be read, as a hint."""
-    names = []
-    for each in sorted(path.iterdir()):
-        with suppress(OSError):
-            if each.suffix in _TEXT_SUFFIXES and each.is_file() and _is_measurement(each):
-                names.append(each.name)
-    if not names:
-        return "name the file; nothing in the folder looks like a measurement."
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"name the file: {shown}."
-
-
-def _is_measurement(path: Path) -> bool:
-    """Whether import reads a file; of a log its words tell, which a page of text has, too."""
-    with path.open("rb") as stream:
-        head = stream.read(_HEAD)
-    kind = kind_of_head(head)
-    if kind is not FileKind.TEXT:
-        return b"\0" not in head and kind in MEASUREMENTS
-    words = (b"algbw", b"busbw", b"bus bandwidth", b"_perf", b"NCCL")
-    return b"\0" not in head and path.suffix != ".md" and any(word in head for word in words)

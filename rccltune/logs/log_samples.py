@@ -7,11 +7,16 @@ from dataclasses import replace
 from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs.busbw_ratio import RunEvidence, collectives_on, evidence_of, only_ranks
+from rccltune.logs.busbw_ratio import (
+    RunEvidence,
+    find_collectives,
+    find_only_ranks,
+    gather_evidence,
+)
 from rccltune.logs.columns import is_percentile
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import numbered
+from rccltune.logs.timings import number_mixes
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import RUNS, Caution, Fingerprint
 from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
@@ -32,7 +37,7 @@ _ROUNDING: Final = 0.0055
 _DIGITS: Final = 1e-5
 
 
-def table_of(
+def make_sample_table(
     runs: Sequence[LogRun], resolver: Resolver, launch: str
 ) -> tuple[pd.DataFrame, tuple[CurveKey, ...]]:
     """All samples of a file, and the keys of their curves.
@@ -53,26 +58,26 @@ def table_of(
     """
     import pandas as pd
 
-    runs = resolver.of_one_environment(runs)
-    evidence = [evidence_of(run) for run in runs]
-    facts = [run.said for run in runs]
+    runs = resolver.keep_one_environment(runs)
+    evidence = [gather_evidence(run) for run in runs]
+    facts = [run.facts for run in runs]
     for k, run in enumerate(runs):
-        told = [e for e, said in zip(evidence, facts, strict=True) if _is_like(said, facts[k])]
-        _ask(run, resolver, told)
+        alike = [e for e, said in zip(evidence, facts, strict=True) if _are_alike(said, facts[k])]
+        _complete_facts(run, resolver, alike)
         _check_factor(run, resolver, evidence[k])
-    resolver.is_mixed = len({resolver.is_chosen(run.first) for run in runs}) > 1
+    resolver.is_mixed = len({resolver.is_chosen(run.first_facts) for run in runs}) > 1
     keys: dict[CurveKey, int] = {}
     parts = []
     for k, run in enumerate(runs):
         _check_baseline(run, resolver)
         _check_average(run, resolver)
-        part = _of_run(run, resolver, keys)
+        part = _make_run_samples(run, resolver, keys)
         part["launch"] = f"{launch}{RUNS}{k + 1}" if len(runs) > 1 else launch
         parts.append(part)
     return pd.concat(parts, ignore_index=True), tuple(keys)
 
 
-def fingerprint_of(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
+def make_fingerprint(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
     """The machine, as far as anything tells it.
 
     Raises:
@@ -81,7 +86,7 @@ def fingerprint_of(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
     """
     whole = LogFacts(line=0)
     for run in runs:
-        facts = run.said
+        facts = run.facts
         if whole.product and facts.product and whole.product != facts.product:
             raise OutputError(
                 f"the file holds runs of two machines: {whole.product} (line {whole.line}) and "
@@ -102,7 +107,7 @@ def fingerprint_of(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
         product=whole.product or assumed.get("product"),
         arch=whole.arch or assumed.get("arch"),
         cu_count=whole.cu_count or resolver.cu_count,
-        mode=resolver.agreed("--mode", resolver.stated.mode, whole.mode, whole.line)
+        mode=resolver.agree("--mode", resolver.stated.mode, whole.mode, whole.line)
         or resolver.mode,
         hosts=whole.hosts or ((host,) if host else ()),
         devices=whole.devices,
@@ -121,36 +126,38 @@ def _check_vendor(whole: LogFacts, resolver: Resolver) -> None:
     """
     vendor = vendor_of(whole.arch, whole.product)
     for key in ("arch", "product"):
-        given = resolver.assumed.get(key)
-        if vendor is not None and vendor_of(given) not in (None, vendor):
+        assumed = resolver.assumed.get(key)
+        if vendor is not None and vendor_of(assumed) not in (None, vendor):
             raise CommandLineError(
-                f"--assume {key}={given} contradicts the file, which says "
+                f"--assume {key}={assumed} contradicts the file, which says "
                 f"{whole.product or whole.arch}",
                 where=resolver.where(whole.line),
                 hint=f"leave it out: the file's own word decides that these are {vendor.value}'s.",
             )
 
 
-def _of_run(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataFrame:
+def _make_run_samples(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataFrame:
     """Samples of a run, but for their launch."""
     import numpy as np
     import pandas as pd
 
     timings = run.timings
-    mine = {at: resolver.key(run.who[at].or_else(run.said)) for at in timings["who"].unique()}
+    mine = {
+        at: resolver.key(run.row_facts[at].or_else(run.facts)) for at in timings["mix"].unique()
+    }
     number = {at: keys.setdefault(key, len(keys)) for at, key in mine.items()}
     known = list(keys)
-    key = timings["who"].map(number)
+    key = timings["mix"].map(number)
 
-    def of_key(told: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
-        return np.array([told(one) for one in known])[key]
+    def of_key(read: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
+        return np.array([read(one) for one in known])[key]
 
     settings = [*run.settings]
     mixes = pd.DataFrame({"key": key, "ran": timings["ran"]})
     if run.executed:
-        by_log = _by_log(timings, key, known, run.executed, settings)
+        by_log = _match_log(timings, key, known, run.executed, settings)
         mixes["ran"] = mixes["ran"].where(mixes["ran"] >= 0, by_log)
-    mix, first = numbered(mixes, ["key", "ran"])
+    mix, first = number_mixes(mixes, ["key", "ran"])
     ran = [(at, None if number < 0 else settings[number]) for at, number in first.to_numpy()]
     wrong = np.ceil(timings["wrong"].clip(upper=MAX_NBYTES)) if "wrong" in timings else np.nan
     count = timings["count"].astype(float) if "count" in timings else np.nan
@@ -186,7 +193,7 @@ def _of_run(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.Da
         ),
         (UnusableReason.BYPASSED, bypassed),
         (None, plain),
-        *_of_type(rows, of_key),
+        *_check_types(rows, of_key),
         (UnusableReason.SUBSTITUTED, np.array(other)[mix]),
         (UnusableReason.UNPROVEN, of_key(lambda one: one.setting.role is Role.UNSTATED)),
     )
@@ -198,7 +205,7 @@ def _of_run(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.Da
     return rows
 
 
-def _by_log(
+def _match_log(
     timings: pd.DataFrame,
     key: pd.Series[int],
     keys: Sequence[CurveKey],
@@ -232,47 +239,47 @@ def _check_average(run: LogRun, resolver: Resolver) -> None:
         )
 
 
-def _ask(run: LogRun, resolver: Resolver, told: Sequence[RunEvidence]) -> None:
+def _complete_facts(run: LogRun, resolver: Resolver, evidence: Sequence[RunEvidence]) -> None:
     """Take what the bandwidths alone decide, or ask for all that is said nowhere.
 
     Args:
         run: one of the file's.
         resolver: the options.
-        told: what all runs of its facts tell.
+        evidence: of all runs with its facts.
 
     Raises:
         OutputError: collective, ranks or nodes are missing.
     """
-    facts = run.first
-    n_ranks = resolver.of_one_group(facts).n_ranks or resolver.stated.n_ranks
+    facts = run.first_facts
+    n_ranks = resolver.drop_total_ranks(facts).n_ranks or resolver.stated.n_ranks
     collective = facts.collective or resolver.stated.collective
-    shown = max(told, key=lambda one: one.low / one.high) if told else RunEvidence()
+    clearest = max(evidence, key=lambda one: one.low / one.high) if evidence else RunEvidence()
     hint, text = "", ""
     if collective is None and n_ranks is not None:
-        fit = collectives_on(told, n_ranks) if shown.ratio is not None else []
+        fit = find_collectives(evidence, n_ranks) if clearest.ratio is not None else []
         if len(fit) == 1:
             collective = fit[0]
             text = (
                 f"{collective.value}: the only collective with these bus bandwidths on {n_ranks} "
                 "ranks"
             )
-        elif shown.shown:
+        elif clearest.text:
             names = " or ".join(f"--collective {one.value}" for one in fit)
-            hint = f"{shown.shown}, which fits {names or 'no collective'} on {n_ranks} ranks"
+            hint = f"{clearest.text}, which fits {names or 'no collective'} on {n_ranks} ranks"
     elif collective is not None and n_ranks is None:
-        n_ranks = only_ranks(told, collective)
+        n_ranks = find_only_ranks(evidence, collective)
         text = f"{n_ranks} ranks: the only number with these bus bandwidths for {collective.value}"
     if text and n_ranks is not None:
         resolver.notice(
             Caution.ASSUMED,
-            f"{text} ({shown.shown})",
+            f"{text} ({clearest.text})",
             "if it was another, say so with --collective and --ranks.",
-            shown.line or facts.line,
+            clearest.line or facts.line,
         )
-        run.said = run.said.or_else(
-            LogFacts(line=run.said.line, collective=collective, n_ranks=n_ranks)
+        run.facts = run.facts.or_else(
+            LogFacts(line=run.facts.line, collective=collective, n_ranks=n_ranks)
         )
-    resolver.ask(run.first, hint)
+    resolver.require(run.first_facts, hint)
 
 
 def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> None:
@@ -282,7 +289,7 @@ def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> Non
         CommandLineError: the stated collective or ranks cannot be those of the file.
     """
     # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
-    facts = resolver.of_one_group(run.first)
+    facts = resolver.drop_total_ranks(run.first_facts)
     collective = facts.collective or resolver.stated.collective
     n_ranks = facts.n_ranks or resolver.stated.n_ranks
     if collective is None or n_ranks is None or (facts.collective and facts.hosts):
@@ -292,14 +299,14 @@ def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> Non
     if evidence.fits(collective, n_ranks):
         return
     factor = busbw_factor(collective, n_ranks)
-    fit = collectives_on([evidence], n_ranks)
-    number = evidence.ranks_of(collective)
+    fit = find_collectives([evidence], n_ranks)
+    number = evidence.find_ranks(collective)
     fits = [f"--collective {one.value}" for one in fit] or [f"--ranks {number}"] * bool(number)
     raise CommandLineError(
         f"{collective.value} on {n_ranks} ranks has busbw = {factor:.4g} × algbw"
         f"{'' if evidence.allows(collective) else ' and another kind of operation'}, but in the "
-        f"file {evidence.shown}",
-        where=resolver.where(evidence.line or run.said.line),
+        f"file {evidence.text}",
+        where=resolver.where(evidence.line or run.facts.line),
         hint=f"correct --collective or --ranks{': ' if fits else ''}{' or '.join(fits)}"
         f"{resolver.for_all}.",
     )
@@ -311,24 +318,24 @@ def _check_baseline(run: LogRun, resolver: Resolver) -> None:
     Raises:
         CommandLineError: --baseline is not what the file shows.
     """
-    given = resolver.stated.setting
-    if given is None or given.role is not Role.BASELINE or resolver.is_mixed:
+    stated = resolver.stated.setting
+    if stated is None or stated.role is not Role.BASELINE or resolver.is_mixed:
         return
-    nbytes = None if resolver.is_chosen(run.first) else _several(run)
+    nbytes = None if resolver.is_chosen(run.first_facts) else _find_size_of_several(run)
     if nbytes is not None:
         raise CommandLineError(
             f"--baseline says that nothing was forced, but several settings ran at {nbytes} bytes",
-            where=resolver.where(run.said.line),
+            where=resolver.where(run.facts.line),
             hint="leave out --baseline; measure the site as it is, and import that log with it.",
         )
 
 
-def _several(run: LogRun) -> int | None:
+def _find_size_of_several(run: LogRun) -> int | None:
     """A size at which the benchmark's own columns name more than one setting."""
     named = run.timings[run.timings["ran"] >= 0]
     if not len(named):
         return None
-    several = named[named.groupby(["who", "nbytes"])["ran"].transform("nunique") > 1]
+    several = named[named.groupby(["mix", "nbytes"])["ran"].transform("nunique") > 1]
     return int(several["nbytes"].iloc[0]) if len(several) else None
 
 
@@ -338,7 +345,7 @@ _WHOLE: Final = frozenset(
 )
 
 
-def _of_type(
+def _check_types(
     rows: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
 ) -> Iterable[tuple[UnusableReason, Any]]:
     """Flags where the type is none, or where size and count of elements are not of one row.
@@ -356,7 +363,7 @@ def _of_type(
     yield UnusableReason.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
 
 
-def _is_like(one: LogFacts, other: LogFacts) -> bool:
+def _are_alike(one: LogFacts, other: LogFacts) -> bool:
     """Whether two runs say the same of what ran on how many ranks."""
     return (one.collective, one.n_ranks, one.hosts) == (
         other.collective,

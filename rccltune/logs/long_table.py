@@ -10,11 +10,17 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
-from rccltune.logs.columns import dtype_named, facts_of, is_bandwidths, placement_of, yes_or_no
+from rccltune.logs.columns import (
+    is_bandwidth_header,
+    parse_dtype,
+    parse_facts,
+    parse_placement,
+    parse_yes_or_no,
+)
 from rccltune.logs.facts import LogFacts, LogRun
-from rccltune.logs.file_kinds import separator_of
+from rccltune.logs.file_kinds import find_separator
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import passes, usable
+from rccltune.logs.timings import count_passes, keep_usable_times
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Setting
@@ -52,14 +58,15 @@ class _Mixes:
     """What holds for rows whose cells say the same of collective, setting and scale.
 
     Attributes:
-        said: facts of each mix.
-        ran: setting that ran, where the row says it beside what was asked for.
+        facts: of each mix.
+        table_facts: of the whole table.
+        ran: setting that ran, where the row says it beside what was requested for.
         bypassed: a path ran that no tuner can set.
     """
 
-    facts: LogFacts
+    table_facts: LogFacts
     is_unsure: bool
-    said: list[LogFacts] = field(default_factory=list)
+    facts: list[LogFacts] = field(default_factory=list)
     ran: list[Setting | None] = field(default_factory=list)
     bypassed: list[bool] = field(default_factory=list)
     numbers: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -69,43 +76,47 @@ class _Mixes:
         key = (*(cell.get(role, "") for role in _KEY), placement.value if placement else "")
         if key not in self.numbers:
             self._add(line, cell, placement)
-            self.numbers[key] = len(self.said) - 1
+            self.numbers[key] = len(self.facts) - 1
         return self.numbers[key]
 
     def _add(self, line: int, cell: Mapping[str, str], placement: Placement | None) -> None:
         if cell.get("placement"):
-            placement = placement_of(cell["placement"])
+            placement = parse_placement(cell["placement"])
         if cell.get("inplace"):
-            placement = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)[yes_or_no(cell["inplace"])]
-        ranks = _positive(cell.get("ranks", ""))
+            placement = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)[
+                parse_yes_or_no(cell["inplace"])
+            ]
+        ranks = _parse_positive(cell.get("ranks", ""))
         words = [cell.get(role, "").lower() for role in ("algorithm", "protocol", "channels")]
-        asked = _setting(cell.get("setting", "").lower(), cell.get("requested", "").lower(), words)
+        requested = _parse_requested(
+            cell.get("setting", "").lower(), cell.get("requested", "").lower(), words
+        )
         facts = LogFacts(
             line=line,
             collective=Collective.parse(cell["collective"]) if cell.get("collective") else None,
-            setting=asked,
-            n_ranks=ranks * (_positive(cell.get("per_rank", "")) or 1) if ranks else None,
-            n_nodes=_positive(cell.get("nodes", "")),
+            setting=requested,
+            n_ranks=ranks * (_parse_positive(cell.get("per_rank", "")) or 1) if ranks else None,
+            n_nodes=_parse_positive(cell.get("nodes", "")),
             nodes_unsure=self.is_unsure,
-            dtype=dtype_named(cell.get("dtype", "")) or None,
+            dtype=parse_dtype(cell.get("dtype", "")) or None,
             redop=cell.get("redop") or None,
             placement=placement,
-            graph=yes_or_no(cell["graph"]) if cell.get("graph") else None,
+            graph=parse_yes_or_no(cell["graph"]) if cell.get("graph") else None,
             rank_placement=cell.get("rank_placement") or None,
-        ).or_else(self.facts)
+        ).or_else(self.table_facts)
         ran, bypassed = None, False
         if facts.setting is BASELINE and "algorithm" in cell and words[0] not in _UNFORCED:
             # What ran where nothing was forced, from columns that then name it.
             try:
-                ran = _parts(words)
+                ran = _parse_setting(words)
             except ValueError:
                 bypassed = True
-        self.said.append(facts)
+        self.facts.append(facts)
         self.ran.append(ran)
         self.bypassed.append(bypassed)
 
 
-def runs_of(
+def make_runs(
     names: Sequence[str],
     rows: Iterable[Row],
     facts: LogFacts,
@@ -130,7 +141,7 @@ def runs_of(
     """
     import pandas as pd
 
-    roles = columns.roles_of(names)
+    roles = columns.find_roles(names)
     if not is_measured(names):
         missing = "time" if "nbytes" in roles else "size"
         raise OutputError(
@@ -145,7 +156,7 @@ def runs_of(
         cell = {role: cells[at].strip() for role, at in roles.items()}
         environments.setdefault(cell.pop("environment", ""))
         try:
-            read += _timings(line, cell, mixes)
+            read += _read_timings(line, cell, mixes)
         except (ValueError, OverflowError) as error:
             raise OutputError(
                 f"the row cannot be read: {error}",
@@ -167,26 +178,31 @@ def runs_of(
         )
     table = pd.DataFrame(read)
     is_timed = bool({*_TIMES} & set(roles))
-    table["time_us"] = usable(table["time"] if is_timed else _derived(table, mixes, resolver))
+    table["time_us"] = keep_usable_times(
+        table["time"] if is_timed else _derive_times(table, mixes, resolver)
+    )
     steps = table["time_step"], table["algbw_step"]
     table["odd"] = is_timed and columns.disagree(
         table["nbytes"], table["time"], table["algbw"], *(one.to_numpy() for one in steps)
     )
-    table["ran"] = [at if mixes.ran[at] is not None else -1 for at in table["who"]]
-    table["bypassed"] = [mixes.bypassed[at] for at in table["who"]]
+    table["ran"] = [at if mixes.ran[at] is not None else -1 for at in table["mix"]]
+    table["bypassed"] = [mixes.bypassed[at] for at in table["mix"]]
     if "cycle" not in roles:
-        table["pass"] = passes(table, resolver.name) if ordered else 0
+        table["pass"] = count_passes(table, resolver.name) if ordered else 0
     parts = [part for _, part in table.groupby("run", sort=False)] if "run" in roles else [table]
-    return [_run(part if ordered else _once(part, mixes, resolver), facts, mixes) for part in parts]
+    return [
+        _make_run(part if ordered else _drop_repeated(part, mixes, resolver), facts, mixes)
+        for part in parts
+    ]
 
 
 def is_measured(names: Sequence[str]) -> bool:
     """Whether columns name sizes, and what times can be had from."""
-    roles = columns.roles_of(names)
+    roles = columns.find_roles(names)
     return "nbytes" in roles and bool({*_TIMES, "busbw", "algbw"} & set(roles))
 
 
-def _timings(line: int, cell: Mapping[str, str], mixes: _Mixes) -> Iterator[dict[str, Any]]:
+def _read_timings(line: int, cell: Mapping[str, str], mixes: _Mixes) -> Iterator[dict[str, Any]]:
     """The timings of a row; a time that is blank is not there where a row may have several."""
     times = [role for role in _TIMES if role in cell]
     halves = [role for role in times if cell[role]] if len(times) > 1 else times[:1] or [""]
@@ -196,14 +212,14 @@ def _timings(line: int, cell: Mapping[str, str], mixes: _Mixes) -> Iterator[dict
         yield {
             "line": line,
             "half": half,
-            "who": mixes.of(line, cell, _TIMES.get(role)),
+            "mix": mixes.of(line, cell, _TIMES.get(role)),
             "run": cell.get("run", ""),
-            "pass": whole_number(cell["cycle"]) if cell.get("cycle") else 0,
-            "nbytes": whole_number(cell["nbytes"]),
+            "pass": parse_whole_number(cell["cycle"]) if cell.get("cycle") else 0,
+            "nbytes": parse_whole_number(cell["nbytes"]),
             "count": nan
             if cell.get("count", "").lower() in _EMPTY
-            else whole_number(cell["count"]),
-            "wrong": columns.wrong_count(cell.get("wrong", "")),
+            else parse_whole_number(cell["count"]),
+            "wrong": columns.parse_wrong_count(cell.get("wrong", "")),
             "time": _number(time),
             "time_step": _step(time),
             "algbw": _number(algbw),
@@ -222,16 +238,16 @@ def _step(text: str) -> float:
     return columns.digit_weight(text) if text[-1:].isdigit() else 0.0
 
 
-def _setting(whole: str, requested: str, words: Sequence[str]) -> Setting | None:
-    """Setting that was asked for; None where the row says nothing about it."""
+def _parse_requested(whole: str, requested: str, words: Sequence[str]) -> Setting | None:
+    """Setting that was requested for; None where the row says nothing about it."""
     if whole:
         return BASELINE if whole in _UNFORCED else Setting.parse(whole)
     if requested in _UNFORCED or words[0] in _UNFORCED:
         return BASELINE
-    return (_parts(words) or BASELINE) if any(words) else None
+    return (_parse_setting(words) or BASELINE) if any(words) else None
 
 
-def _parts(words: Sequence[str]) -> Setting | None:
+def _parse_setting(words: Sequence[str]) -> Setting | None:
     """Setting of three cells; None where all are left to the library."""
     algorithm, protocol, channels = words
     if all(word in _EMPTY for word in words):
@@ -239,18 +255,18 @@ def _parts(words: Sequence[str]) -> Setting | None:
     return Setting(
         algorithm=None if algorithm in _EMPTY else Algorithm.parse(algorithm),
         protocol=None if protocol in _EMPTY else Protocol.parse(protocol),
-        channels=None if channels in _EMPTY else _positive(channels),
+        channels=None if channels in _EMPTY else _parse_positive(channels),
     )
 
 
-def _derived(table: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.Series[float]:
+def _derive_times(table: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.Series[float]:
     """Times from a bandwidth, in a table that has no times."""
     role = "algbw" if table["algbw"].notna().any() else "busbw"
     algbw = table[role]
     if role == "busbw":
-        keys = [resolver.key(said) for said in mixes.said]
+        keys = [resolver.key(one) for one in mixes.facts]
         factors = [busbw_factor(key.collective, key.scale.n_ranks) or nan for key in keys]
-        algbw = algbw / table["who"].map(dict(enumerate(factors)))
+        algbw = algbw / table["mix"].map(dict(enumerate(factors)))
     resolver.notice(
         Caution.DERIVED_TIME,
         f"the table has no times; they are worked out from {role}, no more exact than its "
@@ -262,23 +278,23 @@ def _derived(table: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.Serie
     return times
 
 
-def _once(part: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.DataFrame:
+def _drop_repeated(part: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.DataFrame:
     """Drop rows that say the same again.
 
     Raises:
         OutputError: a size is there twice with other values.
     """
-    keys = [resolver.key(said) for said in mixes.said]
+    keys = [resolver.key(one) for one in mixes.facts]
     # Equal keys are one object there.
     numbers = {id(key): at for at, key in enumerate(keys)}
-    same = part.assign(key=[numbers[id(keys[at])] for at in part["who"]])
+    same = part.assign(key=[numbers[id(keys[at])] for at in part["mix"]])
     same_in = ["key", "nbytes", "pass"]
     again = same.duplicated(same_in) & (same["nbytes"] > 0)
     first = same.drop_duplicates(same_in)[[*same_in, "time_us", "line"]]
     pairs = same[again].merge(first, on=same_in, suffixes=("", "_first"))
     for row in pairs[pairs["time_us"].fillna(0) != pairs["time_us_first"].fillna(0)].itertuples():
         raise OutputError(
-            f"{keys[row.who].setting} at {row.nbytes} bytes stands in lines {row.line_first} and "
+            f"{keys[row.mix].setting} at {row.nbytes} bytes stands in lines {row.line_first} and "
             f"{row.line} with other values",
             where=resolver.where(row.line),
             hint="add a column 'repeat' that numbers the runs, or one that tells the two "
@@ -288,11 +304,11 @@ def _once(part: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.DataFrame
     return once
 
 
-def _run(part: pd.DataFrame, facts: LogFacts, mixes: _Mixes) -> LogRun:
+def _make_run(part: pd.DataFrame, facts: LogFacts, mixes: _Mixes) -> LogRun:
     """A run with its part of the table."""
-    run = LogRun(said=facts, who=mixes.said, settings=mixes.ran)
+    run = LogRun(facts=facts, row_facts=mixes.facts, settings=mixes.ran)
     run.timings = part.reset_index(drop=True)
-    kinds = {(mixes.said[at].collective, mixes.said[at].n_ranks) for at in part["who"].unique()}
+    kinds = {(mixes.facts[at].collective, mixes.facts[at].n_ranks) for at in part["mix"].unique()}
     # The ratio of one collective on some ranks says nothing about the others.
     known = part[(part["algbw"] > 0) & (part["algbw"] < inf) & part["busbw"].notna()]
     run.unit = None
@@ -302,16 +318,16 @@ def _run(part: pd.DataFrame, facts: LogFacts, mixes: _Mixes) -> LogRun:
     return run
 
 
-def _positive(text: str) -> int | None:
+def _parse_positive(text: str) -> int | None:
     if not text or text.lower() in _EMPTY:
         return None
-    value = whole_number(text)
+    value = parse_whole_number(text)
     if value < 1:
         raise ValueError(f"{text} is no count")
     return value
 
 
-def whole_number(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """Whole number in any honest spelling: ``4096``, ``4096.0`` (pandas), ``4K``."""
     plain = text.removesuffix(".0")
     value = int(plain) if plain.isascii() and plain.isdigit() else parse_size(text)
@@ -344,15 +360,15 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
         is_whole = text.endswith("\n")
         text = text.strip("\r\n ")
         if text.startswith(_FACT_LINE):
-            facts.update(facts_of(text.removeprefix(_FACT_LINE), resolver.where(line)))
-        elif not texts and is_bandwidths(text):
-            texts.append((line, columns.without_units(text)))
+            facts.update(parse_facts(text.removeprefix(_FACT_LINE), resolver.where(line)))
+        elif not texts and is_bandwidth_header(text):
+            texts.append((line, columns.strip_units(text)))
         elif text and not text.startswith("#") and not _RULED.fullmatch(text):
             texts.append((line, text.strip("| ") if text.startswith("|") else text))
     header_line, header = texts[0]
-    separator = None if is_bandwidths(header) else separator_of(header) or ","
+    separator = None if is_bandwidth_header(header) else find_separator(header) or ","
     rows = [(line, _split(text, separator, resolver.where(line))) for line, text in texts]
-    names, unsure = _with_nodes(rows.pop(0)[1], len(rows[0][1]) if rows else 0)
+    names, unsure = _name_nodes(rows.pop(0)[1], len(rows[0][1]) if rows else 0)
     if rows and not is_whole and len(rows[-1][1]) < len(names):
         resolver.notice(
             Caution.INCOMPLETE_LOG,
@@ -367,7 +383,7 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
                 where=resolver.where(line),
                 hint="correct the row; quote cells that hold a separator.",
             )
-    odd = columns.misspelt(names)
+    odd = columns.find_misspelt_columns(names)
     if odd:
         resolver.notice(
             Caution.INCOMPLETE_LOG,
@@ -376,8 +392,8 @@ def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun]
             header_line,
         )
     origin = facts.pop("origin", None)
-    said = LogFacts(line=header_line, **facts)
-    return runs_of(names, rows, said, resolver, ordered=False, unsure=unsure), origin
+    table_facts = LogFacts(line=header_line, **facts)
+    return make_runs(names, rows, table_facts, resolver, ordered=False, unsure=unsure), origin
 
 
 def _split(text: str, separator: str | None, where: str) -> list[str]:
@@ -392,7 +408,7 @@ def _split(text: str, separator: str | None, where: str) -> list[str]:
         ) from error
 
 
-def _with_nodes(names: list[str], n_cells: int) -> tuple[list[str], bool]:
+def _name_nodes(names: list[str], n_cells: int) -> tuple[list[str], bool]:
     """The header with the column that rccl-tests' MPI builds write and do not name."""
     folded = [name.strip().lower() for name in names]
     is_theirs = "rankspernode" in folded and "collective" in folded and "nodes" not in folded

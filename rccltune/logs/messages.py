@@ -47,7 +47,7 @@ def plugin_reasons() -> dict[str, PluginReason]:
 _VARIABLE: Final = re.compile(r"\b(?:RCCLTUNE_\w+|NCCL_TUNER_CONFIG_FILE)\b")
 
 
-def reason_in(text: str) -> PluginReason | None:
+def find_reason(text: str) -> PluginReason | None:
     """The reason that a message of the plugin's begins with; its remedy names the variable."""
     reason = plugin_reasons().get(text[:3])
     if reason is None or "{variable}" not in (reason.remedy or ""):

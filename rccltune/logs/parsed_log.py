@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.logs.facts import LogRun
-from rccltune.logs.file_kinds import FileKind, verb_for
+from rccltune.logs.file_kinds import FileKind, hint_for_kind
 from rccltune.logs.json_log import JsonText, read_records, read_results
-from rccltune.logs.log_files import MEASUREMENTS, head_of, kind_of_head, lines_of, open_log
-from rccltune.logs.log_samples import fingerprint_of, table_of
+from rccltune.logs.log_files import (
+    MEASUREMENTS,
+    detect_kind_of_head,
+    open_log,
+    read_head,
+    read_lines,
+)
+from rccltune.logs.log_samples import make_fingerprint, make_sample_table
 from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.text_log import TextReader
-from rccltune.logs.wrappers import unwrapped
+from rccltune.logs.wrappers import unwrap_lines
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, Fingerprint, Notice, StatedFacts
 from rccltune.model.settings import CurveKey
@@ -34,7 +39,7 @@ class ParsedLog:
 
     Attributes:
         table: every timing, flagged ones included, in the file's order within each run; see
-            :func:`rccltune.logs.log_samples.table_of` for its columns.
+            :func:`rccltune.logs.log_samples.make_sample_table` for its columns.
         keys: of the curves, by the number in the column ``key``.
         notices: what weakens them, each with its remedy.
         fingerprint: the machine as far as the file, the options and the assumptions tell it.
@@ -71,26 +76,26 @@ def read_log(path: Path, stated: StatedFacts, launch: str) -> ParsedLog:
         CommandLineError: an option contradicts the file.
     """
     name = str(path)
-    with open_log(path) as stream, _collector_paused():
-        kind = kind_of_head(head_of(stream, name))
+    with open_log(path) as stream:
+        kind = detect_kind_of_head(read_head(stream, name))
         if kind not in MEASUREMENTS:
             raise OutputError(
                 f"this is a {kind.value}{_REMARKS.get(kind, '')}",
                 where=name,
-                hint=verb_for(kind, path),
+                hint=hint_for_kind(kind, path),
             )
         resolver = Resolver(name, stated)
-        lines = lines_of(stream, name)
+        lines = read_lines(stream, name)
         if kind is FileKind.TEXT:
-            return _text(lines, resolver, launch)
+            return _read_text(lines, resolver, launch)
         if kind is FileKind.DELIMITED:
             runs, origin = read_table(lines, resolver)
-            return _reading(runs, resolver, launch, kind, origin=origin)
+            return _make_log(runs, resolver, launch, kind, origin=origin)
         source = JsonText(b"".join(lines), name)
         if kind is FileKind.RECORDS:
-            return _reading(read_records(source, resolver), resolver, launch, kind)
+            return _make_log(read_records(source, resolver), resolver, launch, kind)
         run, version = read_results(source, resolver)
-        return _reading([run], resolver, launch, kind, library=version)
+        return _make_log([run], resolver, launch, kind, library=version)
 
 
 # Why import does not read what another verb does.
@@ -118,10 +123,9 @@ def read_stream(lines: Iterable[bytes], name: str, stated: StatedFacts, launch: 
         OutputError: no row in it, or it does not say what samples need.
         CommandLineError: it is not what the launcher asked for.
     """
-    with _collector_paused():
-        resolver = Resolver(name, stated)
-        resolver.is_trusted = True
-        return _text(unwrapped(lines), resolver, launch)
+    resolver = Resolver(name, stated)
+    resolver.is_trusted = True
+    return _read_text(unwrap_lines(lines), resolver, launch)
 
 
 def read_launch(log: Path, stated: StatedFacts, launch: str) -> ParsedLog:
@@ -142,38 +146,23 @@ def read_launch(log: Path, stated: StatedFacts, launch: str) -> ParsedLog:
         return read_stream(lines, str(log), stated, launch)
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Spare the cyclic garbage collector a million records, none of which is in a cycle.
-
-    It looks at all of them again and again while they are made: a fifth of the time of a read.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> ParsedLog:
+def _read_text(lines: Iterable[bytes], resolver: Resolver, launch: str) -> ParsedLog:
     log = TextReader(resolver.name)
     runs = log.read(lines)
     if not runs:
-        raise _nothing(log)
-    _notes(log, resolver)
-    return _reading(
+        raise _no_rows(log)
+    _note_weaknesses(log, resolver)
+    return _make_log(
         runs, resolver, launch, FileKind.TEXT, benchmark=log.benchmark, library=log.library
     )
 
 
-def _nothing(log: TextReader) -> OutputError:
+def _no_rows(log: TextReader) -> OutputError:
     """Why a log has no rows, as well as it tells."""
     hint = "look at how the run ended, then measure again and import the new log."
-    if log.odd:
-        line, text = log.odd[0]
-        happened = f"rows stand here and none is whole ({log.n_odd}); the first: {text}"
+    if log.bad_rows:
+        line, text = log.bad_rows[0]
+        happened = f"rows stand here and none is whole ({log.n_bad_rows}); the first: {text}"
         hint = _APART
     elif log.failures:
         line, text = log.failures[0]
@@ -181,10 +170,10 @@ def _nothing(log: TextReader) -> OutputError:
         hint = "mend that, then measure again and import the new log."
     elif log.headers:
         line, happened = log.headers[-1], "the table's header has no row below it"
-    elif log.started is not None:
-        line, happened = log.started, "the benchmark started but printed no table"
+    elif log.start_line is not None:
+        line, happened = log.start_line, "the benchmark started but printed no table"
     else:
-        line, text = log.first or (0, "")
+        line, text = log.first_line or (0, "")
         happened = f"there is no benchmark table in this file; it begins: {text[:100]}"
         hint = (
             "give the output of nccl-tests or rccl-tests; a table of your own needs the columns "
@@ -201,9 +190,9 @@ _APART: Final = (
 )
 
 
-def _notes(log: TextReader, resolver: Resolver) -> None:
+def _note_weaknesses(log: TextReader, resolver: Resolver) -> None:
     again = "measure again what is missing; what was read is kept."
-    versions = different_libraries(log.libraries)
+    versions = find_two_libraries(log.libraries)
     if versions is not None:
         one, other = versions
         raise OutputError(
@@ -212,22 +201,22 @@ def _notes(log: TextReader, resolver: Resolver) -> None:
             where=f"{log.name}:{log.libraries[other]}",
             hint="split the file, and import each part into a session of its own (-o DIR).",
         )
-    if log.odd:
-        line, text = min(log.odd)
-        count = "1 row is" if log.n_odd == 1 else f"{log.n_odd} rows are"
+    if log.bad_rows:
+        line, text = min(log.bad_rows)
+        count = "1 row is" if log.n_bad_rows == 1 else f"{log.n_bad_rows} rows are"
         message = f"{count} not whole and left out; the first: {text}"
         resolver.notice(Caution.INCOMPLETE_LOG, message, _APART, line)
     for line, text in log.notes:
         resolver.notice(Caution.INCOMPLETE_LOG, text, again, line)
     for line, text in log.failures[:1]:
         resolver.notice(Caution.INCOMPLETE_LOG, f"a run failed: {text}", again, line)
-    for table in log.all:
+    for table in log.tables:
         if not len(table.rows) and not log.failures:
             text = "a table's header has no row below it"
             resolver.notice(Caution.INCOMPLETE_LOG, text, again, table.header)
 
 
-def _reading(
+def _make_log(
     runs: list[LogRun],
     resolver: Resolver,
     launch: str,
@@ -243,8 +232,8 @@ def _reading(
             "the benchmark printed the CPU's time (-C 1), which is not the collective's: left out",
             "measure again without -C.",
         )
-    fingerprint = fingerprint_of(runs, resolver)
-    table, keys = table_of(runs, resolver, launch)
+    fingerprint = make_fingerprint(runs, resolver)
+    table, keys = make_sample_table(runs, resolver, launch)
     return ParsedLog(
         table=table,
         keys=keys,
@@ -259,7 +248,7 @@ def _reading(
     )
 
 
-def different_libraries(versions: Iterable[str]) -> tuple[str, str] | None:
+def find_two_libraries(versions: Iterable[str]) -> tuple[str, str] | None:
     """The first two versions that cannot be one library's; None where there are none.
 
     One library is 2.29.2 in a benchmark's line and 2.29.2+cuda13.1 in its own.
@@ -267,13 +256,13 @@ def different_libraries(versions: Iterable[str]) -> tuple[str, str] | None:
     named = list(versions)
     for i, one in enumerate(named):
         for other in named[i + 1 :]:
-            (number, build), (number_2, build_2) = map(_parts, (one, other))
+            (number, build), (number_2, build_2) = map(_split_version, (one, other))
             if number != number_2 or (build and build_2 and build != build_2):
                 return one, other
     return None
 
 
-def _parts(text: str) -> tuple[str, str]:
+def _split_version(text: str) -> tuple[str, str]:
     """Number and build."""
     match = re.match(r"[\d.]*", text)
     number = match[0] if match is not None else ""

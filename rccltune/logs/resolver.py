@@ -11,14 +11,14 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from rccltune.logs.columns import dtype_named, placement_of, yes_or_no
+from rccltune.logs.columns import parse_dtype, parse_placement, parse_yes_or_no
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.forced_variables import (
     ForcedParts,
+    find_other_variables,
     forced_parts,
-    is_asked,
-    surroundings,
-    tuner,
+    is_choice_requested,
+    name_tuner,
 )
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, Notice, StatedFacts
@@ -65,11 +65,11 @@ class Resolver:
                     f"--assume {key}=… is not known",
                     hint=f"assume one of {', '.join(_ASSUMABLE)}.",
                 )
-        self._placement = self._assumption("placement", placement_of)
-        self._graph = self._assumption("graph", yes_or_no)
-        self.mode = self._assumption("mode", Mode.parse)
-        self.cu_count = self._assumption("cus", int)
-        self._dtype = None if stated.dtype is None else dtype_named(stated.dtype)
+        self._placement = self._parse_assumption("placement", parse_placement)
+        self._graph = self._parse_assumption("graph", parse_yes_or_no)
+        self.mode = self._parse_assumption("mode", Mode.parse)
+        self.cu_count = self._parse_assumption("cus", int)
+        self._dtype = None if stated.dtype is None else parse_dtype(stated.dtype)
         if self._dtype not in (None, *DTYPE_BYTES):
             raise CommandLineError(
                 f"--dtype {stated.dtype} is no data type of a benchmark",
@@ -96,26 +96,25 @@ class Resolver:
             key = self._keys[facts] = self._shared.setdefault(new, new)
         return key
 
-    def of_one_group(self, facts: LogFacts) -> LogFacts:
+    def drop_total_ranks(self, facts: LogFacts) -> LogFacts:
         """Facts without a number of ranks that is of all groups together."""
         stated = self.stated
         is_all = stated.n_started is not None and facts.n_ranks == stated.n_started
         return replace(facts, n_ranks=None) if is_all and stated.n_ranks is not None else facts
 
-    def agreed(self, option: str, given: T | None, in_file: T | None, line: int) -> T | None:
+    def agree(self, option: str, stated: T | None, in_file: T | None, line: int) -> T | None:
         """The one of two that is there.
 
         Raises:
             CommandLineError: both are there and differ.
         """
-        if given is not None and in_file is not None and given != in_file:
+        if stated is not None and in_file is not None and stated != in_file:
             raise CommandLineError(
-                f"{option} {option_text(given)} contradicts the file, which says "
-                f"{option_text(in_file)}",
+                f"{option} {spell(stated)} contradicts the file, which says {spell(in_file)}",
                 where=self.where(line),
                 hint=f"leave out {option}, or import the file that it belongs to{self.for_all}.",
             )
-        return given if in_file is None else in_file
+        return stated if in_file is None else in_file
 
     def where(self, line: int) -> str:
         """File and line, as editors read it."""
@@ -130,25 +129,25 @@ class Resolver:
 
     def _key(self, facts: LogFacts) -> CurveKey:
         stated, line = self.stated, facts.line
-        collective = self.agreed(
-            "--collective", stated.collective, facts.collective, facts.at("collective")
+        collective = self.agree(
+            "--collective", stated.collective, facts.collective, facts.line_of("collective")
         )
-        self.ask(facts)
+        self.require(facts)
         if collective is None:
-            raise AssertionError("asked for above")
+            raise AssertionError("required above")
         return CurveKey(
             collective=collective,
             setting=self._setting(facts),
-            placement=self._placed(facts),
+            placement=self._placement_of(facts),
             scale=self._scale(facts),
-            dtype=self.agreed("--dtype", self._dtype, facts.dtype, line)
+            dtype=self.agree("--dtype", self._dtype, facts.dtype, line)
             or self.assumed.get("dtype"),
             redop=facts.redop or self.assumed.get("redop"),
             graph=self._graph if facts.graph is None else facts.graph,
             rank_placement=facts.rank_placement or self.assumed.get("rank_placement"),
         )
 
-    def _placed(self, facts: LogFacts) -> Placement:
+    def _placement_of(self, facts: LogFacts) -> Placement:
         placement = facts.placement or self._placement
         if placement is None:
             placement = Placement.OUT_OF_PLACE
@@ -162,10 +161,10 @@ class Resolver:
 
     def _scale(self, facts: LogFacts) -> Scale:
         stated, line = self.stated, facts.line
-        own = self.of_one_group(facts)
-        ranks = self.agreed("--ranks", stated.n_ranks, own.n_ranks, facts.at("n_ranks"))
+        one_group = self.drop_total_ranks(facts)
+        ranks = self.agree("--ranks", stated.n_ranks, one_group.n_ranks, facts.line_of("n_ranks"))
         if ranks is None:
-            raise AssertionError("asked for in ask")
+            raise AssertionError("required by _key")
         nodes = facts.n_nodes
         if facts.nodes_unsure and stated.n_nodes not in (None, nodes):
             self.notice(
@@ -177,12 +176,12 @@ class Resolver:
                 line,
             )
             nodes = None
-        nodes = self.agreed("--nodes", stated.n_nodes, nodes, facts.at("n_ranks"))
+        nodes = self.agree("--nodes", stated.n_nodes, nodes, facts.line_of("n_ranks"))
         if nodes is not None and nodes < (facts.least_nodes or 1):
             raise CommandLineError(
                 f"--nodes {nodes} contradicts the file, which names ranks on {facts.least_nodes} "
                 "hosts and not all of them",
-                where=self.where(facts.at("n_ranks")),
+                where=self.where(facts.line_of("n_ranks")),
                 hint="count the hosts of the job.",
             )
         if not 1 <= (nodes or 1) <= ranks:
@@ -205,13 +204,13 @@ class Resolver:
 
     def _chooser(self, facts: LogFacts) -> str:
         """What chose beside the library, in words; empty where nothing did."""
-        return ", ".join(filter(None, (tuner(facts.variables), *self._forced(facts).named)))
+        return ", ".join(filter(None, (name_tuner(facts.variables), *self._forced(facts).forcing)))
 
     def is_chosen(self, facts: LogFacts) -> bool:
         """Whether something else than the site as it is chose what ran."""
         return facts.setting is not None or bool(self._chooser(facts))
 
-    def of_one_environment(self, runs: Sequence[LogRun]) -> list[LogRun]:
+    def keep_one_environment(self, runs: Sequence[LogRun]) -> list[LogRun]:
         """Runs under one environment beside their settings; those that the user chose of several.
 
         Raises:
@@ -221,8 +220,10 @@ class Resolver:
         wanted = {key: value for key, value in self.assumed.items() if key.isupper()}
         kept, environments = [], []
         for run in runs:
-            variables = surroundings(run.said.variables, channels=self._takes_channels(run.said))
-            if all(run.said.variables.get(key) == value for key, value in wanted.items()):
+            variables = find_other_variables(
+                run.facts.variables, channels=self._takes_channels(run.facts)
+            )
+            if all(run.facts.variables.get(key) == value for key, value in wanted.items()):
                 kept.append(run)
                 environments.append(variables)
         if not kept:
@@ -233,34 +234,34 @@ class Resolver:
             )
         for run, variables in zip(kept, environments, strict=True):
             if variables != environments[0] and not self.is_trusted:
-                raise self._two(kept[0], environments[0], run, variables)
-        if any(run.said.is_told for run in kept):
+                raise self._environments_differ(kept[0], environments[0], run, variables)
+        if any(run.facts.names_environment for run in kept):
             self.environment = environments[0]
         self.n_runs = len(kept)
         return kept
 
-    def _two(
+    def _environments_differ(
         self, run: LogRun, first: dict[str, str], later: LogRun, other: dict[str, str]
     ) -> OutputError:
         names = [name for name in sorted({*first, *other}) if first.get(name) != other.get(name)]
         shown = [
             f"{' '.join(f'{n}={one[n]}' if n in one else f'no {n}' for n in names[:4])}"
-            f" (line {each.said.line})"
+            f" (line {each.facts.line})"
             for each, one in ((run, first), (later, other))
         ]
         value = other.get(names[0]) or first.get(names[0])
         return OutputError(
             f"runs of the file had different environments: {shown[0]} and {shown[1]}",
-            where=self.where(later.said.line),
+            where=self.where(later.facts.line),
             hint=f"choose the runs of one with --assume {names[0]}={value}, or split the file and "
             "import each part into a session of its own (-o DIR).",
         )
 
     def _takes_channels(self, facts: LogFacts) -> bool:
         """Whether variables of channels are a part of the setting that was forced."""
-        forced, given = self._forced(facts), self.stated.setting or UNSTATED
-        algorithm = forced.algorithm or given.algorithm
-        return bool(forced.channels and algorithm and (forced.protocol or given.protocol))
+        forced, stated = self._forced(facts), self.stated.setting or UNSTATED
+        algorithm = forced.algorithm or stated.algorithm
+        return bool(forced.channels and algorithm and (forced.protocol or stated.protocol))
 
     def _setting(self, facts: LogFacts) -> Setting:
         """The setting of rows: by the table's own columns, by variables, or by the options.
@@ -269,65 +270,65 @@ class Resolver:
             CommandLineError: rows that something chose are called the baseline, or an option
                 contradicts the file.
         """
-        given, chooser = self.stated.setting, self._chooser(facts)
-        is_baseline = given is not None and given.role is Role.BASELINE
+        stated, chooser = self.stated.setting, self._chooser(facts)
+        is_baseline = stated is not None and stated.role is Role.BASELINE
         if facts.setting is not None:
-            if given is None or (self.is_mixed and is_baseline):
+            if stated is None or (self.is_mixed and is_baseline):
                 return facts.setting
-            return self._merged(given, facts.setting, facts.line)
-        if self.is_trusted and given is not None:
+            return self._merge(stated, facts.setting, facts.line)
+        if self.is_trusted and stated is not None:
             # Whoever started it knows what was asked for; its log must not say another thing.
             forced = self._forced(facts).setting
-            is_forced = given.role is Role.FORCED
-            return self._merged(given, forced, facts.line) if forced and is_forced else given
+            is_forced = stated.role is Role.FORCED
+            return self._merge(stated, forced, facts.line) if forced and is_forced else stated
         if not chooser:
-            return given or self._unstated(facts)
+            return stated or self._note_unstated(facts)
         if is_baseline and not self.is_mixed:
             return self._beside_tuner(facts, chooser)
-        return self._chosen(facts, None if is_baseline else given, chooser)
+        return self._setting_of_chooser(facts, None if is_baseline else stated, chooser)
 
-    def _chosen(self, facts: LogFacts, given: Setting | None, chooser: str) -> Setting:
+    def _setting_of_chooser(self, facts: LogFacts, stated: Setting | None, chooser: str) -> Setting:
         """Setting of rows that ran under variables or a tuner."""
-        merged = self._with_variables(facts, given)
-        if merged is not None and (merged.is_complete or merged == given):
+        merged = self._with_variables(facts, stated)
+        if merged is not None and (merged.is_complete or merged == stated):
             return merged
         several = f"rows ran under {chooser}, which leaves the library several to choose from"
         self.notice(
             Caution.UNSTATED_SETTING,
-            f"rows ran under {chooser}: no baseline" if tuner(facts.variables) else several,
+            f"rows ran under {chooser}: no baseline" if name_tuner(facts.variables) else several,
             "say what ran with --algorithm and --protocol, or measure without it and import that "
             "log with --baseline.",
             facts.line,
         )
         return UNSTATED
 
-    def _unstated(self, facts: LogFacts) -> Setting:
-        told = "nothing says which setting ran"
-        if facts.mentioned is not None:
-            told += f", since line {facts.mentioned[0]} sets nothing: {facts.mentioned[1]}"
+    def _note_unstated(self, facts: LogFacts) -> Setting:
+        reason = "nothing says which setting ran"
+        if facts.mention is not None:
+            reason += f", since line {facts.mention[0]} sets nothing: {facts.mention[1]}"
         self.notice(
             Caution.UNSTATED_SETTING,
-            told,
+            reason,
             "import it again with --baseline if nothing was forced, or with --algorithm and "
             "--protocol if NCCL_ALGO and NCCL_PROTO were set.",
             facts.line,
         )
         return UNSTATED
 
-    def _with_variables(self, facts: LogFacts, given: Setting | None) -> Setting | None:
+    def _with_variables(self, facts: LogFacts, stated: Setting | None) -> Setting | None:
         """The option's setting with what variables force; None where neither names a part.
 
         Raises:
-            CommandLineError: the variables shut out what an option names.
+            CommandLineError: the variables exclude what an option names.
         """
         forced = self._forced(facts)
-        for option, word in () if given is None else (
-            ("--algorithm", given.algorithm), ("--protocol", given.protocol),
+        for option, word in () if stated is None else (
+            ("--algorithm", stated.algorithm), ("--protocol", stated.protocol),
         ):  # fmt: skip
-            shut = forced.shuts(word)
-            if shut is not None:
+            exclusion = forced.excluding(word)
+            if exclusion is not None:
                 raise CommandLineError(
-                    f"{option} {option_text(word)} contradicts the file, which says {shut}",
+                    f"{option} {spell(word)} contradicts the file, which says {exclusion}",
                     where=self.where(facts.line),
                     hint=f"leave out {option}, or import the file that it belongs to.",
                 )
@@ -335,19 +336,19 @@ class Resolver:
         if self._takes_channels(facts):
             bounded = Setting(channels=forced.channels)
             in_file = replace(in_file or bounded, channels=forced.channels)
-        if given is None or in_file is None:
-            return given or in_file
-        return self._merged(given, in_file, facts.line)
+        if stated is None or in_file is None:
+            return stated or in_file
+        return self._merge(stated, in_file, facts.line)
 
-    def _merged(self, given: Setting, in_file: Setting, line: int) -> Setting:
+    def _merge(self, stated: Setting, in_file: Setting, line: int) -> Setting:
         """Both, where they agree."""
-        if given.role is not Role.FORCED or in_file.role is not Role.FORCED:
-            option = "--baseline" if given.role is Role.BASELINE else "--algorithm/--protocol"
-            return self.agreed(option, given, in_file, line) or UNSTATED
+        if stated.role is not Role.FORCED or in_file.role is not Role.FORCED:
+            option = "--baseline" if stated.role is Role.BASELINE else "--algorithm/--protocol"
+            return self.agree(option, stated, in_file, line) or UNSTATED
         return Setting(
-            algorithm=self.agreed("--algorithm", given.algorithm, in_file.algorithm, line),
-            protocol=self.agreed("--protocol", given.protocol, in_file.protocol, line),
-            channels=self.agreed("--channels", given.channels, in_file.channels, line),
+            algorithm=self.agree("--algorithm", stated.algorithm, in_file.algorithm, line),
+            protocol=self.agree("--protocol", stated.protocol, in_file.protocol, line),
+            channels=self.agree("--channels", stated.channels, in_file.channels, line),
         )
 
     def _beside_tuner(self, facts: LogFacts, chooser: str) -> Setting:
@@ -356,7 +357,7 @@ class Resolver:
         Raises:
             CommandLineError: somebody asked for what chose.
         """
-        if is_asked(facts.variables):
+        if is_choice_requested(facts.variables):
             raise CommandLineError(
                 f"--baseline says that nothing was forced, but these rows ran under {chooser}",
                 where=self.where(facts.line),
@@ -370,7 +371,7 @@ class Resolver:
         )
         return BASELINE
 
-    def _assumption(self, key: str, read: Callable[[str], T]) -> T | None:
+    def _parse_assumption(self, key: str, read: Callable[[str], T]) -> T | None:
         text = self.assumed.get(key)
         try:
             return None if text is None else read(text)
@@ -379,7 +380,7 @@ class Resolver:
                 f"--assume {key}={text}: {error}", hint=f"correct the value of {key}."
             ) from error
 
-    def ask(self, facts: LogFacts, proposed: str = "") -> None:
+    def require(self, facts: LogFacts, proposed: str = "") -> None:
         """Ask once for all that samples need and nothing says.
 
         Args:
@@ -393,7 +394,7 @@ class Resolver:
         if (facts.collective or stated.collective) is None:
             lacking.append("which collective it measured")
             options.append("--collective C")
-        n_ranks = self.of_one_group(facts).n_ranks or stated.n_ranks
+        n_ranks = self.drop_total_ranks(facts).n_ranks or stated.n_ranks
         if n_ranks is None:
             lacking.append("how many ranks took part")
             options.append("--ranks N")
@@ -414,6 +415,6 @@ class Resolver:
         return several if self.n_runs > 1 else ""
 
 
-def option_text(value: object) -> str:
+def spell(value: object) -> str:
     """A value as the command line spells it."""
     return str(value.value) if isinstance(value, Enum) else str(value)

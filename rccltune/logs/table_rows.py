@@ -16,7 +16,13 @@ from io import BytesIO
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rccltune.logs.columns import UNCHECKED, digit_weights, disagree, is_percentile, old_errors
+from rccltune.logs.columns import (
+    UNCHECKED,
+    digit_weights,
+    disagree,
+    is_percentile,
+    parse_old_errors,
+)
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Placement
 
 if TYPE_CHECKING:
@@ -88,12 +94,12 @@ class RowShape(NamedTuple):
 Layout = tuple[RowShape, ...]
 
 
-def placements_in(text: str) -> tuple[Placement, ...]:
+def find_placements(text: str) -> tuple[Placement, ...]:
     """Placements that a line names, in their order."""
     return tuple(_PLACED[word] for word in re.findall("out-of-place|in-place", text))
 
 
-def header(text: str, above: Sequence[Placement]) -> Layout | None:
+def parse_header(text: str, above: Sequence[Placement]) -> Layout | None:
     """Layout that a header line announces; None where it is none.
 
     Args:
@@ -113,10 +119,10 @@ def header(text: str, above: Sequence[Placement]) -> Layout | None:
         if len(known) < _FEWEST or len(names) - len(known) > 2 or known[0] != "size":
             return None
         names = known
-    return _layout(tuple(names), placements_in(text) or tuple(above))
+    return _layout(tuple(names), find_placements(text) or tuple(above))
 
 
-def guessed(words: Sequence[str]) -> Layout | None:
+def guess_layout(words: Sequence[str]) -> Layout | None:
     """Layout of a row without any header, from the standard order; None where it is no row."""
     lead, rest = ["size", "count", "type"], words[3:]
     if rest and rest[0].lower() in REDOPS:
@@ -142,12 +148,12 @@ def _layout(names: tuple[str, ...], placements: tuple[Placement, ...]) -> Layout
     has_redop = (-1, "redop") in columns
     shapes = []
     for short, bare in product((False, True)[:n_blocks], (False, True)[: 1 + has_redop]):
-        kept = [
+        rows = [
             (block, name)
             for block, name in columns
             if not (short and block > 0) and not (bare and name == "redop")
         ]
-        shapes.append(_shape(kept, placements[:1] if short else placements))
+        shapes.append(_shape(rows, placements[:1] if short else placements))
     return tuple(shapes)
 
 
@@ -215,38 +221,39 @@ class TableRows:
                 return True
         return False
 
-    def left_out(self) -> list[tuple[int, str]]:
+    def find_misfits(self) -> list[tuple[int, str]]:
         """Rows that fill the header in another way than most, with their lines."""
         return [
             (line, text.decode("utf-8", "replace"))
             for rows in self._rows
-            if rows is not self._kept()
+            if rows is not self._fullest()
             for line, text in rows
         ]
 
-    def _kept(self) -> list[tuple[int, bytes]]:
+    def _fullest(self) -> list[tuple[int, bytes]]:
+        """Rows of the shape that most have."""
         return max(self._rows, key=len)
 
     def table(self) -> pd.DataFrame:
         """A line for each timing: see :mod:`rccltune.logs.timings` for its columns."""
         import pandas as pd
 
-        kept = self._kept()
-        shape = self._layout[next(at for at, rows in enumerate(self._rows) if rows is kept)]
-        cells = _cells(shape, kept)
-        own = _columns_of(shape, -1)
+        rows = self._fullest()
+        shape = next(one for one, its in zip(self._layout, self._rows, strict=True) if its is rows)
+        cells = _cells(shape, rows)
+        lead = _columns_of(shape, -1)
         parts = []
         blocks = sorted({block for block in shape.blocks if block >= 0})
         for half, (block, placement) in enumerate(zip(blocks, shape.placements, strict=True)):
             mine = _columns_of(shape, block)
-            part: pd.DataFrame = cells[[*own.values(), *mine.values()]].set_axis(
-                [*own, *mine], axis=1
+            part: pd.DataFrame = cells[[*lead.values(), *mine.values()]].set_axis(
+                [*lead, *mine], axis=1
             )
-            part["line"], part["half"] = [line for line, _ in kept], half
+            part["line"], part["half"] = [line for line, _ in rows], half
             part["placement"] = placement.value
             if "error" in part:
-                part["wrong"] = old_errors(part.pop("error"))
-            part["odd"] = _odd(part, kept, mine)
+                part["wrong"] = parse_old_errors(part.pop("error"))
+            part["odd"] = _odd(part, rows, mine)
             parts.append(part)
         joined = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
         table: pd.DataFrame = joined.sort_values(["line", "half"], kind="stable", ignore_index=True)

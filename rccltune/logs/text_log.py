@@ -22,11 +22,11 @@ from rccltune.logs.library_log import (
     MESSAGE,
     NOISE,
     OUR_TUNER,
-    collective_named,
-    setting_named,
-    tuner_of,
+    find_tuner,
+    parse_logged_collective,
+    parse_logged_setting,
 )
-from rccltune.logs.timings import fill
+from rccltune.logs.timings import fill_run
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import Setting, Vendor
 from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
@@ -40,9 +40,7 @@ _TEST: Final = re.compile(r"Collective test (starting|concluded):\s*(\S+)")
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
 )
-_VERSION: Final = re.compile(
-    r"(n|r)ccl-tests(?: version|:\s*Version)\s+\S|rccltune PyTorch runner version\s+\S"
-)
+_VERSION: Final = re.compile(r"(n|r)ccl-tests(?: version|:\s*Version)\s+\S")
 # The library that runs, as a number: 22809 is 2.28.9 (NCCL_VERSION in nccl.h).
 _LINKED: Final = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
 _LIBRARY: Final = re.compile(r"(RCCL|NCCL) version\s*:?\s*(\S+)")
@@ -62,7 +60,7 @@ _CHOICE: Final = re.compile(
 _SET: Final = re.compile(rb"\b([A-Z]+_[A-Z0-9_]+) set (?:by environment )?to (\S+)")
 _OUR_RULES: Final = re.compile(rb"rccltune: comm=\S+ .*? rules=[1-9]\d* .*?file=(\S+)")
 # Bounds on what noise alone may pile up.
-_MAX_ODD: Final = 64
+_MAX_BAD_ROWS: Final = 64
 _MAX_CHOICES: Final = 65536
 _MAX_COMMS: Final = 4096
 _MAX_VARIABLES: Final = 512
@@ -89,7 +87,7 @@ class BenchmarkJob:
         is_alone: no launcher started it.
         is_cut: somebody left lines of the rank list out.
         variables: by the library's log; its tuner as well.
-        is_used: a table began.
+        has_table: a table began.
     """
 
     line: int
@@ -107,23 +105,23 @@ class BenchmarkJob:
     communicators: dict[str, dict[int, bytes]] = field(default_factory=dict)
     sizes: set[int] = field(default_factory=set)
     scales: set[tuple[int, int]] = field(default_factory=set)
-    is_used: bool = False
+    has_table: bool = False
 
     def facts(self) -> LogFacts:
         """The facts that samples need, once the file was read."""
         numbers = self.numbers
         ranks = sorted(self.ranks.values())
-        n_ranks, nodes = self._listed(ranks)
+        n_ranks, nodes = self._scale_by_list(ranks)
         if n_ranks is None:
-            n_ranks, told = self._logged()
-            nodes = {"n_nodes": told}
+            n_ranks, n_nodes = self._scale_by_messages()
+            nodes = {"n_nodes": n_nodes}
         if n_ranks is None:
             n_ranks = self.n_ranks
             nodes = {"n_nodes": 1 if self.is_alone else None}
         products = sorted({each.product for each in ranks if each.product})
         return LogFacts(
             line=self.line,
-            said_at=(
+            field_lines=(
                 ("n_ranks", ranks[-1].line if ranks else self.line),
                 ("collective", self.collective_line or self.line),
             ),
@@ -138,7 +136,7 @@ class BenchmarkJob:
             simulated=self.simulated,
         )
 
-    def _listed(self, ranks: list[RankLine]) -> tuple[int | None, dict[str, Any]]:
+    def _scale_by_list(self, ranks: list[RankLine]) -> tuple[int | None, dict[str, Any]]:
         """Ranks of one group and their nodes, by the rank list; of one that was cut the least."""
         if not ranks:
             return None, {}
@@ -151,7 +149,7 @@ class BenchmarkJob:
         sizes = set(Counter(each.group for each in ranks).values())
         return (len(first), {"n_nodes": hosts}) if len(sizes) == 1 else (None, {})
 
-    def _logged(self) -> tuple[int | None, int | None]:
+    def _scale_by_messages(self) -> tuple[int | None, int | None]:
         """Ranks and nodes by the library's messages; None where communicators disagree."""
         if len(self.scales) == 1 and self.sizes <= {size for size, _ in self.scales}:
             return next(iter(self.scales))
@@ -163,7 +161,7 @@ class BenchmarkJob:
         return size, nodes.pop() if len(nodes) == 1 else None
 
 
-def rank_of(body: str, line: int) -> RankLine | None:
+def parse_rank(body: str, line: int) -> RankLine | None:
     """One line of the rank list, None where it is none."""
     match = _RANK.match(body)
     if match is None:
@@ -172,17 +170,17 @@ def rank_of(body: str, line: int) -> RankLine | None:
     return RankLine(int(group or 0), int(rank), host, f"{device} [{bus}]", product.strip(), line)
 
 
-def buses_in(log_text: bytes) -> dict[int, str]:
+def find_buses(log_text: bytes) -> dict[int, str]:
     """Bus address of each rank's device, as the rank list of a log has it."""
-    found = (match.groups() for match in _RANK.finditer(log_text.decode("utf-8", "replace")))
-    return {int(rank): bus for rank, _, _, _, bus, _ in found}
+    matches = (match.groups() for match in _RANK.finditer(log_text.decode("utf-8", "replace")))
+    return {int(rank): bus for rank, _, _, _, bus, _ in matches}
 
 
 # Each job's first rank names its device; a job that reads on in cycles names it once.
 _FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILINE)
 
 
-def n_benchmarks_in(log_text: bytes) -> int:
+def count_benchmarks(log_text: bytes) -> int:
     """Number of benchmarks that wrote into one log: more than one where ranks did not meet."""
     return len(_FIRST_RANK.findall(log_text))
 
@@ -203,15 +201,15 @@ class TextReader:
     """Takes a log line by line.
 
     Attributes:
-        all: tables, one for each header, or for rows without one.
+        tables: one for each header, or for rows without one.
         notes: (line, text) of what makes the log incomplete.
         failures: (line, text) of the benchmark's own errors.
-        odd: lines that look like rows and are none, the first ones; ``n_odd`` counts them.
+        bad_rows: the first lines that look like rows and are none; ``n_bad_rows`` counts all.
         headers: lines of table headers.
         libraries: versions of the library, with the line that first names each.
         vendor: whose GPUs the benchmark or its library serves.
-        started: line where the last job began.
-        first: first line with text that was looked at.
+        start_line: line where the last job began.
+        first_line: number and text of the first line with text that was looked at.
     """
 
     def __init__(self, name: str) -> None:
@@ -221,19 +219,19 @@ class TextReader:
             name: file name for messages.
         """
         self.name = name
-        self.all: list[RowTable] = []
+        self.tables: list[RowTable] = []
         self.notes: list[tuple[int, str]] = []
         self.failures: list[tuple[int, str]] = []
-        self.odd: list[tuple[int, str]] = []
-        self.n_odd = 0
+        self.bad_rows: list[tuple[int, str]] = []
+        self.n_bad_rows = 0
         self.headers: list[int] = []
         self.libraries: dict[str, int] = {}
         self.benchmark: str | None = None
         self.library: str | None = None
         self.family: str | None = None
         self.vendor: Vendor | None = None
-        self.started: int | None = None
-        self.first: tuple[int, str] | None = None
+        self.start_line: int | None = None
+        self.first_line: tuple[int, str] | None = None
         self._commands = Commands()
         self._job = BenchmarkJob(line=0)
         self._table: RowTable | None = None
@@ -248,7 +246,7 @@ class TextReader:
         """
         noise = NOISE.match
         take = None
-        begun = ""
+        joined = ""
         for number, raw in enumerate(lines, 1):
             # The usual case first: one table, and a whole row of it.
             if take is not None and take(number, raw):
@@ -258,38 +256,38 @@ class TextReader:
                 continue
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             if text.endswith("\\") and not text.endswith("\\\\"):
-                begun += text[:-1] + " "
+                joined += text[:-1] + " "
                 continue
-            self._line(number, begun + text, raw)
-            begun = ""
+            self._line(number, joined + text, raw)
+            joined = ""
             take = self._table.rows.take_usual if self._table is not None else None
-        if begun:
-            self._line(0, begun, b"")
-        return [self._finished(table) for table in self.all if len(table.rows)]
+        if joined:
+            self._line(0, joined, b"")
+        return [self._finish(table) for table in self.tables if len(table.rows)]
 
-    def _finished(self, table: RowTable) -> LogRun:
+    def _finish(self, table: RowTable) -> LogRun:
         run, job = table.run, table.job
         commands = self._commands
         library = f"{self.family} {self.library}" if self.family and self.library else None
         late = LogFacts(
             line=job.line,
             variables={**table.variables, **job.variables},
-            is_told=commands.is_told or bool(job.variables),
-            mentioned=commands.mentioned,
+            names_environment=commands.names_environment or bool(job.variables),
+            mention=commands.mention,
             library=library,
             vendor=self.vendor.value if self.vendor else None,
         )
-        run.said = job.facts().or_else(late)
+        run.facts = job.facts().or_else(late)
         run.executed = job.executed
-        for line, text in table.rows.left_out():
-            self._left_out(line, text)
+        for line, text in table.rows.find_misfits():
+            self._note_bad_row(line, text)
         cells = table.rows.table()
         # A number was cut in two: no call has more elements than bytes.
         torn = cells["count"] * cells["dtype"].map(DTYPE_BYTES) > cells["nbytes"]
         for line in cells["line"][torn].drop_duplicates().tolist():
-            self._left_out(line, "its size is less than its elements'")
-        fill(run, cells[~torn].reset_index(drop=True), self.name)
-        if sum(one.job is job for one in self.all) == 1:
+            self._note_bad_row(line, "its size is less than its elements'")
+        fill_run(run, cells[~torn].reset_index(drop=True), self.name)
+        if sum(one.job is job for one in self.tables) == 1:
             self._look_for_missing(run, job.numbers)
         return run
 
@@ -308,11 +306,11 @@ class TextReader:
             )
             self.notes.append((int(last["line"]), text))
 
-    def _left_out(self, number: int, text: str) -> None:
+    def _note_bad_row(self, number: int, text: str) -> None:
         """Count a row that is not whole, and keep the first ones."""
-        self.n_odd += 1
-        if len(self.odd) < _MAX_ODD:
-            self.odd.append((number, text.strip()[:160]))
+        self.n_bad_rows += 1
+        if len(self.bad_rows) < _MAX_BAD_ROWS:
+            self.bad_rows.append((number, text.strip()[:160]))
 
     # --- lines ------------------------------------------------------------------------------------
 
@@ -323,13 +321,13 @@ class TextReader:
             self._message(text[message.start() :].encode("utf-8", "replace"), b"")
         if not body.strip():
             return
-        self.first = self.first or (number, text.strip()[:160])
+        self.first_line = self.first_line or (number, text.strip()[:160])
         if body[:1].isdigit() or body.lstrip()[:1].isdigit():
             words = body.split()
             if message is None and self._row(number, words, raw):
                 return
             if table_rows.ROW_LIKE.match(body) is not None:
-                self._left_out(number, text)
+                self._note_bad_row(number, text)
                 return
         self._words(number, body)
 
@@ -337,10 +335,10 @@ class TextReader:
         if self._table is None:
             layout = self._layout
             if layout is None and table_rows.ROW_LIKE.match(" ".join(words)) is not None:
-                layout = table_rows.guessed(words)
+                layout = table_rows.guess_layout(words)
             if layout is None:
                 return False
-            table = self._made(number, layout)
+            table = self._new_table(number, layout)
             if not table.rows.take(number, raw):
                 return False
             self._open(table)
@@ -351,33 +349,33 @@ class TextReader:
         text = body.lstrip("# \t>|*$")
         if _HEADING.match(body) is not None:
             self._end_table()
-            self._commands.heading()
-        if (rank := rank_of(text, number)) is not None:
-            job = self._preamble(number, has=(rank.group, rank.rank) in self._job.ranks)
+            self._commands.begin_section()
+        if (rank := parse_rank(text, number)) is not None:
+            job = self._job_above_table(number, has=(rank.group, rank.rank) in self._job.ranks)
             job.ranks[rank.group, rank.rank] = rank
         elif text.startswith("nThread"):
-            job = self._preamble(number, has=bool(self._job.numbers))
-            job.numbers = _numbers_of(text)
+            job = self._job_above_table(number, has=bool(self._job.numbers))
+            job.numbers = _parse_numbers(text)
         elif (test := _TEST.match(text)) is not None:
-            self._named(number, test[1], test[2])
+            self._name_collective(number, test[1], test[2])
         elif "algbw" in text or "busbw" in text:
             self._header(number, text)
-        elif above := table_rows.placements_in(text):
+        elif above := table_rows.find_placements(text):
             self._above = above
         elif _ELIDED.match(body) is not None:
-            self._job.is_cut = self._job.is_cut or bool(self._job.ranks and not self._job.is_used)
+            self._job.is_cut = self._job.is_cut or bool(self._job.ranks and not self._job.has_table)
         elif not self._summary(number, text):
             self._other(number, body, text)
 
-    def _named(self, number: int, when: str, name: str) -> None:
-        collective = collective_named(name)
+    def _name_collective(self, number: int, when: str, name: str) -> None:
+        collective = parse_logged_collective(name)
         if when == "starting":
-            job = self._preamble(number, has=self._job.collective is not None)
+            job = self._job_above_table(number, has=self._job.collective is not None)
         else:
             # The last line of a job names what stands above it.
             self._end_table()
             job = self._job
-        if collective is not None and (when == "starting" or job.is_used):
+        if collective is not None and (when == "starting" or job.has_table):
             job.collective = job.collective or collective
             job.collective_line = job.collective_line or number
 
@@ -402,23 +400,23 @@ class TextReader:
         if _FAILURE.search(text) is not None:
             self.failures.append((number, text.strip()[:200]))
             if self._table is not None and not len(self._table.rows):
-                self.all.remove(self._table)
+                self.tables.remove(self._table)
             self._table = None
         elif (match := _VERSION.match(text)) is not None:
-            job = self._preamble(number, has=self._job.version is not None)
+            job = self._job_above_table(number, has=self._job.version is not None)
             job.version = self.benchmark = text.strip()
             job.simulated = job.simulated or "SIMULATED" in text
-            self._library(number, _linked(text), None)
+            self._note_library(number, _find_linked_library(text), None)
             if match[1] == "r":
                 self.vendor = Vendor.AMD
         elif (match := _LIBRARY.match(text)) is not None:
-            self._library(number, match[2], match[1])
+            self._note_library(number, match[2], match[1])
         elif "SIMULATED" in text:
             self._job.simulated = True
         else:
             self._command(number, body)
 
-    def _library(self, number: int, version: str | None, family: str | None) -> None:
+    def _note_library(self, number: int, version: str | None, family: str | None) -> None:
         if version is None:
             return
         self.library, self.family = version if family else self.library or version, family
@@ -432,24 +430,24 @@ class TextReader:
         if body.lstrip().startswith("rccltune: "):
             self._message(body.encode("utf-8", "replace"), b"")
         else:
-            self._commands.see(number, body)
+            self._commands.read_line(number, body)
         if self._commands.variables != before:
             self._end_table()
 
     # --- jobs and tables --------------------------------------------------------------------------
 
-    def _preamble(self, number: int, *, has: bool) -> BenchmarkJob:
+    def _job_above_table(self, number: int, *, has: bool) -> BenchmarkJob:
         """The job that a line above its table is of: another one where this one has had its own."""
-        if self._job.is_used or has:
+        if self._job.has_table or has:
             self._end_table()
             self._job = BenchmarkJob(line=number)
         self._job.line = self._job.line or number
-        self.started = self._job.line
+        self.start_line = self._job.line
         return self._job
 
     def _header(self, number: int, text: str) -> None:
         try:
-            layout = table_rows.header(text, self._above)
+            layout = table_rows.parse_header(text, self._above)
         except ValueError as error:
             raise OutputError(
                 str(error),
@@ -459,28 +457,28 @@ class TextReader:
         if layout is None:
             return
         self._end_table()
-        if self._job.is_used:
+        if self._job.has_table:
             # Nothing is known about it; above all not that it is like the one before.
             self._job = BenchmarkJob(line=number)
         self.headers.append(number)
-        self._open(self._made(number, layout))
+        self._open(self._new_table(number, layout))
 
-    def _made(self, number: int, layout: table_rows.Layout) -> RowTable:
+    def _new_table(self, number: int, layout: table_rows.Layout) -> RowTable:
         job, commands = self._job, self._commands
         job.line = job.line or number
-        run = LogRun(said=LogFacts(line=number))
+        run = LogRun(facts=LogFacts(line=number))
         return RowTable(job, run, layout, table_rows.TableRows(layout), commands.variables, number)
 
     def _open(self, table: RowTable) -> None:
         job, commands = self._job, self._commands
-        if not job.is_used:
+        if not job.has_table:
             job.collective = job.collective or commands.collective
             job.n_ranks, job.is_alone = commands.n_ranks, commands.is_alone
             commands.collective, commands.n_ranks, commands.is_alone = None, None, False
-        job.is_used = True
-        commands.used()
+        job.has_table = True
+        commands.begin_table()
         self._table, self._layout = table, table.layout
-        self.all.append(table)
+        self.tables.append(table)
 
     def _end_table(self) -> None:
         """End the table; one that has no row yet goes on under what is set now."""
@@ -497,24 +495,23 @@ class TextReader:
         if b" -> Algo" in raw:
             self._choice(raw)
         elif b" nranks " in raw or b" nRanks" in raw:
-            _see_communicator(job, raw, host)
+            _note_communicator(job, raw, host)
         elif b" set " in raw and (match := _SET.search(raw)) is not None:
             name, value = (each.decode("ascii", "replace") for each in match.groups())
-            self._says(name, value[:-1] if value[:-1].isdigit() and value[-1] == "." else value)
+            self._note_variable(
+                name, value[:-1] if value[:-1].isdigit() and value[-1] == "." else value
+            )
         elif (match := _OUR_RULES.search(raw)) is not None:
-            self._says(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
-        elif b"rccltune: comm=" in raw and b" schedule=" in raw:
-            # Plugins of 0.1 could try one setting after the other.
-            self._says(TUNER, "our plugin's schedule")
+            self._note_variable(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
         elif b"tuner" in raw.lower():
-            named = tuner_of(raw.decode("utf-8", "replace"))
+            named = find_tuner(raw.decode("utf-8", "replace"))
             # Ours answers nothing until it says that it has rules.
             if named not in ("none", "unknown", "plugin internal", OUR_TUNER):
-                self._says(TUNER, named)
+                self._note_variable(TUNER, named)
         elif b" version" in raw and (version := _LIBRARY.search(raw.decode("utf-8", "replace"))):
-            self._library(0, version[2], version[1])
+            self._note_library(0, version[2], version[1])
 
-    def _says(self, name: str, value: str) -> None:
+    def _note_variable(self, name: str, value: str) -> None:
         """A process named a variable or its tuner; where ranks differ, both values are kept."""
         known = self._job.variables
         if name in known and known[name] != value:
@@ -528,7 +525,10 @@ class TextReader:
         if match is None or len(executed) >= _MAX_CHOICES:
             return
         words = [each.decode("ascii", "replace") for each in match.groups(b"")]
-        collective, ran = collective_named(words[0]), setting_named(words[2], words[3])
+        collective, ran = (
+            parse_logged_collective(words[0]),
+            parse_logged_setting(words[2], words[3]),
+        )
         if collective is None or ran is None:
             return
         channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
@@ -536,7 +536,7 @@ class TextReader:
         executed.setdefault((collective, int(words[1])), set()).add(chosen)
 
 
-def _see_communicator(job: BenchmarkJob, message: bytes, host: bytes) -> None:
+def _note_communicator(job: BenchmarkJob, message: bytes, host: bytes) -> None:
     """Take a message that tells the ranks of a communicator, or its ranks and nodes."""
     scale = _SCALE.search(message)
     if scale is not None:
@@ -551,7 +551,7 @@ def _see_communicator(job: BenchmarkJob, message: bytes, host: bytes) -> None:
         job.communicators.setdefault(name, {})[int(rank)] = host
 
 
-def _numbers_of(body: str) -> dict[str, int]:
+def _parse_numbers(body: str) -> dict[str, int]:
     """Numbers of the ``# nThread …`` line; ``step:`` is negative where it is added."""
     numbers: dict[str, int] = {}
     for name, digits, kind in _NUMBERS.findall(body):
@@ -560,7 +560,7 @@ def _numbers_of(body: str) -> dict[str, int]:
     return numbers
 
 
-def _linked(text: str) -> str | None:
+def _find_linked_library(text: str) -> str | None:
     """Version of the library in a benchmark's version line."""
     match = _LINKED.search(text)
     if match is None:

@@ -15,7 +15,7 @@ dtype, placement, …   all else tells one curve from another
 ====================  =================================================================
 
 A run's timings have ``line``, ``nbytes``, ``count``, ``time_us``, ``algbw``, ``busbw``, ``wrong``,
-``odd`` as above (``odd`` and what follows always), ``who`` (number of what holds for it), ``ran``
+``odd`` as above (``odd`` and what follows always), ``mix`` (number of its facts), ``ran``
 (number of the setting that ran, -1 for none), ``bypassed`` (a path ran that asks no tuner) and
 ``pass``; and percentiles of single calls under the names that the benchmark gave them.
 """
@@ -38,7 +38,7 @@ _KIND: Final = ("dtype", "redop", "placement")
 _RAN: Final = ("ran_algorithm", "ran_protocol", "ran_channels")
 
 
-def fill(run: LogRun, cells: pd.DataFrame, name: str) -> None:
+def fill_run(run: LogRun, cells: pd.DataFrame, name: str) -> None:
     """Give a run the timings of a benchmark's own table.
 
     Args:
@@ -50,29 +50,31 @@ def fill(run: LogRun, cells: pd.DataFrame, name: str) -> None:
         OutputError: a size is repeated where no new pass begins.
     """
     kind = [column for column in _KIND if column in cells]
-    who, first = numbered(cells, kind)
-    rows = cells.assign(who=who)
-    run.who = [_of_row(run.said, row) for row in first[["line", *kind]].itertuples(index=False)]
+    mix, first = number_mixes(cells, kind)
+    rows = cells.assign(mix=mix)
+    run.row_facts = [
+        _facts_of_row(run.facts, row) for row in first[["line", *kind]].itertuples(index=False)
+    ]
     if "root" in rows:
         run.rooted = str(rows["root"].iloc[0]) != "-1"
     # With -C 1 benchmarks print the CPU's time, which is not the collective's.
     run.cputime = "time" not in rows
-    rows["time_us"] = float("nan") if run.cputime else usable(rows["time"])
-    rows["pass"] = passes(rows, name)
+    rows["time_us"] = float("nan") if run.cputime else keep_usable_times(rows["time"])
+    rows["pass"] = count_passes(rows, name)
     rows["ran"], run.settings, rows["bypassed"] = _ran(rows)
     run.timings = rows
 
 
-def _of_row(said: LogFacts, row: Any) -> LogFacts:  # noqa: ANN401 - a named tuple of pandas'
+def _facts_of_row(facts: LogFacts, row: Any) -> LogFacts:  # noqa: ANN401 - a named tuple of pandas'
     return LogFacts(
         line=row.line,
         dtype=str(getattr(row, "dtype", "")) or None,
         redop=str(getattr(row, "redop", "")) or None,
         placement=Placement(row.placement),
-    ).or_else(said)
+    ).or_else(facts)
 
 
-def numbered(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int], pd.DataFrame]:
+def number_mixes(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int], pd.DataFrame]:
     """Number of each row's mix of these columns, by first appearance, and the mixes' first rows."""
     import pandas as pd
 
@@ -82,7 +84,7 @@ def numbered(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[int],
     return number, cells[~number.duplicated()]
 
 
-def usable(times: pd.Series[float]) -> pd.Series[float]:
+def keep_usable_times(times: pd.Series[float]) -> pd.Series[float]:
     """Times that can be computed with; nan for the others (:mod:`rccltune.model.times`)."""
     kept: pd.Series[float] = times.where((times > 0) & (times < MOST_US))
     return kept
@@ -93,11 +95,11 @@ def _ran(rows: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series
     if "ran_algorithm" not in rows:
         return -1, [], False
     names = [name for name in (*_RAN, "path") if name in rows]
-    mix, first = numbered(rows, names)
+    mix, first = number_mixes(rows, names)
     settings, paths = [], []
     for row in first[names].itertuples(index=False):
         words = [str(getattr(row, name, "-")) for name in _RAN]
-        setting, is_path = columns.setting_from_cells(*words)
+        setting, is_path = columns.parse_ran_setting(*words)
         other = str(getattr(row, "path", "-"))
         settings.append(setting)
         paths.append(is_path or (setting is None and other not in ("-", "nan")))
@@ -105,7 +107,7 @@ def _ran(rows: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series
     return mix.map(numbers), settings, mix.map(dict(enumerate(paths))).astype(bool)
 
 
-def passes(rows: pd.DataFrame, name: str) -> pd.Series[int]:
+def count_passes(rows: pd.DataFrame, name: str) -> pd.Series[int]:
     """Count how often each size was seen before.
 
     A benchmark asked for cycles prints the whole list of sizes again. Two equal sizes in a row
@@ -114,19 +116,19 @@ def passes(rows: pd.DataFrame, name: str) -> pd.Series[int]:
     Raises:
         OutputError: a size came again in the middle of a pass.
     """
-    sizes = rows[["who", "nbytes"]]
+    sizes = rows[["mix", "nbytes"]]
     if not sizes.duplicated().any():
         return rows["nbytes"] * 0
     real = rows[rows["nbytes"] > 0]
-    by_who = real.groupby("who", sort=False)["nbytes"]
-    before = by_who.shift()
-    starts = (real["nbytes"] == by_who.transform("first")) & (before != real["nbytes"])
-    turn = starts.groupby(real["who"], sort=False).cumsum()
+    by_mix = real.groupby("mix", sort=False)["nbytes"]
+    before = by_mix.shift()
+    starts = (real["nbytes"] == by_mix.transform("first")) & (before != real["nbytes"])
+    turn = starts.groupby(real["mix"], sort=False).cumsum()
     new = real.assign(turn=turn)[before != real["nbytes"]]
-    again = new[new.duplicated(["who", "turn", "nbytes"])]
+    again = new[new.duplicated(["mix", "turn", "nbytes"])]
     if len(again):
         line, nbytes = int(again["line"].iloc[0]), int(again["nbytes"].iloc[0])
-        same = (new["who"] == again["who"].iloc[0]) & (new["turn"] == again["turn"].iloc[0])
+        same = (new["mix"] == again["mix"].iloc[0]) & (new["turn"] == again["turn"].iloc[0])
         first = int(new[same & (new["nbytes"] == nbytes)]["line"].iloc[0])
         raise OutputError(
             f"size {nbytes} stands in two rows of one table, in lines {first} and {line}, and no "
@@ -134,4 +136,4 @@ def passes(rows: pd.DataFrame, name: str) -> pd.Series[int]:
             where=f"{name}:{line}",
             hint="if two jobs wrote into one log, split it into a file for each.",
         )
-    return rows.groupby(["who", "nbytes"], sort=False).cumcount()
+    return rows.groupby(["mix", "nbytes"], sort=False).cumcount()

@@ -57,7 +57,7 @@ _FIRST_LINES: Final = 4096
 _DEPTH: Final = 3
 
 
-def unwrapped(lines: Iterable[bytes]) -> Iterator[bytes]:
+def unwrap_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without what wraps them, as many as were given but where JSON held several in one.
 
     Args:
@@ -69,8 +69,8 @@ def unwrapped(lines: Iterable[bytes]) -> Iterator[bytes]:
     return text
 
 
-def labelled(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """What wraps each line, and the line; for the argument see :func:`unwrapped`."""
+def label_lines(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """What wraps each line, and the line; for the argument see :func:`unwrap_lines`."""
     text, forms = _text_and_forms(lines)
     for line in text:
         rest = line
@@ -84,7 +84,7 @@ def _text_and_forms(lines: Iterable[bytes]) -> tuple[Iterator[bytes], list[re.Pa
     lines = iter(lines)
     first = list(islice(lines, _FIRST_LINES))
     if _text_of(first[0] if first else b"") is not None:
-        lines = _joined(chain(first, lines))
+        lines = _join_json(chain(first, lines))
         first = list(islice(lines, _FIRST_LINES))
     if any(b"\x1b" in line for line in first):
         first = [_ANSI.sub(b"", line) for line in first]
@@ -99,13 +99,13 @@ def _text_and_forms(lines: Iterable[bytes]) -> tuple[Iterator[bytes], list[re.Pa
 
 def _form_of(lines: Iterable[bytes]) -> re.Pattern[bytes] | None:
     """The form that leaves most lines known; None where more are known as they stand."""
-    found = Counter(
+    counts = Counter(
         form
         for line in lines
         for form in ((None,) if _PLAIN.match(line) else _COMPILED)
         if form is None or _is_known(line, form, _DEPTH - 1)
     )
-    return found.most_common(1)[0][0] if found else None
+    return counts.most_common(1)[0][0] if counts else None
 
 
 def _is_known(line: bytes, form: re.Pattern[bytes], depth: int) -> bool:
@@ -137,20 +137,22 @@ def _text_of(line: bytes) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _join_json(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The text of each line of JSON; docker parts long lines, of which the last ends."""
-    begun = ""
+    text_so_far = ""
     for line in lines:
         text = _text_of(line)
         if text is None:
             yield line
             continue
         whole = text.endswith("\n") or b'"stream"' not in line
-        begun += text
+        text_so_far += text
         if not whole:
             yield b"\n"
             continue
-        yield from (f"{one}\n".encode("utf-8", "replace") for one in begun.splitlines() or [""])
-        begun = ""
-    if begun:
-        yield begun.encode("utf-8", "replace")
+        yield from (
+            f"{one}\n".encode("utf-8", "replace") for one in text_so_far.splitlines() or [""]
+        )
+        text_so_far = ""
+    if text_so_far:
+        yield text_so_far.encode("utf-8", "replace")

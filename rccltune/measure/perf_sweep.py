@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.bits.probes import ADDING
 from rccltune.launch import signals, variables
-from rccltune.logs.library_log import tuner_of
+from rccltune.logs.library_log import find_tuner
 from rccltune.measure import passes, workload_sizes
 from rccltune.measure.instrument import (
     Instrument,
@@ -409,7 +409,7 @@ def tuner_of_baseline(measured: Sequence[Run]) -> str | None:
     for run in measured:
         log = run.folder / runs.LIBRARY_LOG
         if not run.file.plugin and log.exists():
-            return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
+            return find_tuner(log.read_text(encoding="utf-8", errors="replace"))
     return None
 
 

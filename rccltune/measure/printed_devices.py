@@ -29,7 +29,7 @@ def misplaced(log: Path, gpus: Sequence[Gpu]) -> str | None:
         return None
     printed = {
         rank: match.groups()
-        for rank, bus in text_log.buses_in(log.read_bytes()).items()
+        for rank, bus in text_log.find_buses(log.read_bytes()).items()
         if (match := _ADDRESS.fullmatch(bus)) is not None
     }
     numbered = any(part not in (None, "0") for *_, part in printed.values())

@@ -22,7 +22,7 @@ from rccltune.launch.process import LaunchCommand, LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs import parsed_log
 from rccltune.logs.messages import is_memory_fault, meaning_of, was_killed
-from rccltune.logs.text_log import n_benchmarks_in
+from rccltune.logs.text_log import count_benchmarks
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import LaunchError, RccltuneError
@@ -245,7 +245,7 @@ def _check_met(log: Path, n_ranks: int | None) -> None:
     Raises:
         LaunchError: they did not.
     """
-    n_jobs = n_benchmarks_in(log.read_bytes())
+    n_jobs = count_benchmarks(log.read_bytes())
     if n_jobs > 1:
         asked = f"one of {n_ranks} ranks" if n_ranks else "one"
         raise LaunchError(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.launch import overrides, signals, variables
-from rccltune.logs.library_log import tuner_of
+from rccltune.logs.library_log import find_tuner
 from rccltune.measure import failures, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of
@@ -606,5 +606,5 @@ def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
     for run in measured:
         if run.file.stated is not None and _is_baseline(run.file):
             for log in sorted(run.folder.glob("nccl-*.log")):
-                return tuner_of(log.read_text(encoding="utf-8", errors="replace"))
+                return find_tuner(log.read_text(encoding="utf-8", errors="replace"))
     return None

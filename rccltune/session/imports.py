@@ -140,7 +140,7 @@ def _library(every: Sequence[ImportedFile], folder: Path) -> str | None:
     for file in every:
         if file.library_version is not None:
             versions.setdefault(file.library_version, file.name or file.id)
-    two = parsed_log.different_libraries(versions)
+    two = parsed_log.find_two_libraries(versions)
     if two is not None:
         one, other = two
         raise _two(

@@ -23,7 +23,7 @@ from rccltune.why.job_report import (
     TunerAnswer,
     TypeAndOperation,
 )
-from rccltune.why.knowledge import JobKnowledge, conditions_of, paths_around
+from rccltune.why.knowledge import JobKnowledge, conditions_of, find_paths_around
 from rccltune.why.lines import SYMMETRIC
 
 _FORCE_LL128: Final = "RCCL_LL128_FORCE_ENABLE"
@@ -392,7 +392,7 @@ class SizeAnswers:
 
     def _around(self, key: Key, seen: SizeRecord) -> dict[str, str | None]:
         kindred = sorted(seen.kindred, key=str) or [TypeAndOperation(None, None)]
-        return paths_around(key, kindred, self._job)
+        return find_paths_around(key, kindred, self._job)
 
     def _rules(self, key: Key) -> tuple[Rule, ...] | None:
         return self._known.rules(key[1], key[2], key[0])

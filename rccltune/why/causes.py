@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from rccltune.logs.messages import plugin_reasons, reason_in
+from rccltune.logs.messages import find_reason, plugin_reasons
 from rccltune.releases import LOADING_OURS, release_of
 from rccltune.why import remedies
 from rccltune.why.job_logs import LOADING, JobLogs, PluginStart, is_ours
@@ -56,7 +56,7 @@ def _said(
     started: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
 ) -> Reason:
     """The plugin's own words; its code says what kind of answer that is and what mends it."""
-    reason, text = reason_in(started.text), f"{head}: {started.text}"
+    reason, text = find_reason(started.text), f"{head}: {started.text}"
     if reason is None:
         return Reason(AnswerKind.UNKNOWN, text, remedies.TELL_PLUGIN)
     kind = AnswerKind(reason.answer)

@@ -10,7 +10,7 @@ from typing import Final
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
 from rccltune.why.answers import SizeAnswers, by_sums
-from rccltune.why.differences import calls_that_hang
+from rccltune.why.differences import find_hanging_calls
 from rccltune.why.job_logs import JobLogs
 from rccltune.why.job_report import (
     NOWHERE,
@@ -80,7 +80,7 @@ def _order(answer: SizeAnswer) -> tuple[int, int, int, int, int]:
 
 def _hanging(job: JobLogs) -> Iterator[SizeAnswer]:
     """Calls that ranks of a communicator run differently."""
-    for call, reason, _ in calls_that_hang(job):
+    for call, reason, _ in find_hanging_calls(job):
         yield _answer(call.key[0], call.key, (call.key[2],), reason)
 
 

@@ -16,7 +16,7 @@ _MOST: Final = 8
 _ASKED_OF_RANKS: Final = (*remedies.FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
 
 
-def calls_that_hang(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str, str]]]:
+def find_hanging_calls(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str, str]]]:
     """Calls for which two ranks of a communicator took different settings, with both lines."""
     found: list[tuple[SharedCall, Reason, tuple[str, str]]] = []
     for call, settings in job.choices.items():

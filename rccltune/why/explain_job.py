@@ -84,7 +84,7 @@ def _nothing(paths: Sequence[Path], job: JobLogs) -> TooLittleDataError:
 def _is_rule_file(path: Path) -> bool:
     """Whether it counts rules as ours do, or its first line that is no comment is one."""
     with log_files.open_log(path) as stream:
-        head = log_files.head_of(stream, str(path))
+        head = log_files.read_head(stream, str(path))
     if _COUNT.search(head):
         return True
     rows = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
@@ -97,7 +97,7 @@ def _table_of(path: Path, collective: Collective | None) -> parsed_log.ParsedLog
     try:
         with log_files.open_log(path) as stream:
             return parsed_log.read_stream(
-                log_files.lines_of(stream, str(path)), str(path), StatedFacts(), "why"
+                log_files.read_lines(stream, str(path)), str(path), StatedFacts(), "why"
             )
     except RccltuneError:
         if collective is None:
@@ -105,7 +105,7 @@ def _table_of(path: Path, collective: Collective | None) -> parsed_log.ParsedLog
     stated = StatedFacts(collective=collective)
     with log_files.open_log(path) as stream:
         return parsed_log.read_stream(
-            log_files.lines_of(stream, str(path)), str(path), stated, "why"
+            log_files.read_lines(stream, str(path)), str(path), stated, "why"
         )
 
 

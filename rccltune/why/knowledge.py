@@ -25,7 +25,7 @@ from rccltune.why.job_report import CommunicatorScale, Key, TypeAndOperation
 _RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
-def paths_around(
+def find_paths_around(
     key: Key, kindred: Iterable[TypeAndOperation], job: JobLogs
 ) -> dict[str, str | None]:
     """Paths that may take such calls before a tuner is asked, each with what switches it off.

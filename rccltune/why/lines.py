@@ -18,10 +18,10 @@ from rccltune.logs import log_files
 from rccltune.logs.library_log import (
     LOG_HEAD,
     LOG_LEVELS,
-    collective_named,
-    model_rows,
-    setting_named,
-    without_bandwidth,
+    find_cells_without_bandwidth,
+    find_model_collectives,
+    parse_logged_collective,
+    parse_logged_setting,
 )
 from rccltune.logs.messages import KnownLine, known_lines
 from rccltune.model.settings import Setting
@@ -240,20 +240,20 @@ class LineReader:
         if self._process is not None and len(self._job.stuck) < _MAX_ROWS:
             limits = tuple((one[1], one[2]) for one in _LIMIT.finditer(text))
             where = self._members.choosing(self._process).where
-            collective = collective_named(words["collective"])
+            collective = parse_logged_collective(words["collective"])
             self._job.stuck[NoSettingLeft(where, collective, words["dtype"], limits)] = self._line
 
     def _symmetric(self, words: Words, _: str) -> None:
-        collective = collective_named(words["collective"])
+        collective = parse_logged_collective(words["collective"])
         if collective is not None:
             where, nbytes = self._members.choosing(self._process).where, int(words["nbytes"])
             self._put_call(Call("past", where, collective, nbytes, is_share=True, path=SYMMETRIC))
 
     def _choice(self, words: Words, _: str) -> None:
-        collective = collective_named(words["collective"])
+        collective = parse_logged_collective(words["collective"])
         if words["collective"] and collective is None:
             return
-        ran = setting_named(words["algorithm"], words["protocol"])
+        ran = parse_logged_setting(words["algorithm"], words["protocol"])
         last = words["last"]
         call = Call(
             "ran",
@@ -274,8 +274,8 @@ class LineReader:
     def _applied(self, words: Words, _: str) -> None:
         """Another reader of rule files answers a call."""
         name, channels = words["collective"], words["channels"]
-        collective = TUNABLE[int(name)] if name.isdigit() else collective_named(name)
-        cell = setting_named(words["algorithm"], words["protocol"])
+        collective = TUNABLE[int(name)] if name.isdigit() else parse_logged_collective(name)
+        cell = parse_logged_setting(words["algorithm"], words["protocol"])
         if collective is not None and cell is not None:
             where = self._members.choosing(self._process).where
             setting = _with_channels(cell, int(channels) if channels.isdigit() else None)
@@ -286,7 +286,9 @@ class LineReader:
     def _call(self, words: Words, _: str) -> None:
         # RCCL makes alltoall and the like of these two, and says only them.
         name = words["name"]
-        collective = Collective.SENDRECV if name in ("Send", "Recv") else collective_named(name)
+        collective = (
+            Collective.SENDRECV if name in ("Send", "Recv") else parse_logged_collective(name)
+        )
         number, op, count = int(words["dtype"]), int(words["op"]), int(words["count"])
         if collective is None or number >= len(_DTYPES):
             return
@@ -317,7 +319,7 @@ class LineReader:
         return next(iter(scales)) if len(scales) == 1 else NOWHERE
 
     def _decision(self, words: Words, _: str) -> None:
-        collective, comm = collective_named(words["collective"]), words["comm"]
+        collective, comm = parse_logged_collective(words["collective"]), words["comm"]
         if collective is None:
             return
         answer, host = _setting(words["answer"]), _setting(words["host"])
@@ -369,8 +371,8 @@ class LineReader:
         self._job.refused |= {
             (collective, setting)
             for rows in self._models.values()
-            for name, collective in model_rows(rows).items()
-            for setting in without_bandwidth(rows[name])
+            for name, collective in find_model_collectives(rows).items()
+            for setting in find_cells_without_bandwidth(rows[name])
         }
         self._job.settle(self._members.nodes_by_ranks())
 
@@ -392,7 +394,7 @@ def read_file(path: Path, reader: LineReader) -> Named | None:
     named: Named = {}
     table, name = False, str(path)
     with log_files.open_log(path) as stream:
-        for number, (label, raw) in enumerate(log_files.labelled_lines_of(stream, name), 1):
+        for number, (label, raw) in enumerate(log_files.read_labelled_lines(stream, name), 1):
             if b" Bytes -> " in raw or b"opCount " in raw:
                 # What a job repeats for hours is looked at once for each writer.
                 if _is_known(raw, known):

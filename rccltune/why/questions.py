@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rccltune.why import causes, remedies
-from rccltune.why.differences import calls_that_hang, differences, is_known
+from rccltune.why.differences import differences, find_hanging_calls, is_known
 from rccltune.why.job_logs import LOADING, JobLogs, is_ours
 from rccltune.why.job_report import AnswerKind, JobQuestion, JobRemark, SizeAnswer
 
@@ -160,7 +160,7 @@ def _overwritten(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
 
 def _ranks(job: JobLogs) -> JobQuestion:
     """Do ranks differ?"""
-    hanging, differing = calls_that_hang(job), list(differences(job))
+    hanging, differing = find_hanging_calls(job), list(differences(job))
     if not differing and not hanging:
         answer = "no difference between ranks is seen"
         if not is_known(job):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rccltune.logs.library_log import collective_named, setting_named
-from rccltune.logs.messages import plugin_reasons, reason_in
+from rccltune.logs.library_log import parse_logged_collective, parse_logged_setting
+from rccltune.logs.messages import find_reason, plugin_reasons
 from rccltune.model.settings import why_never
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.why import remedies
@@ -87,8 +87,8 @@ def _that_never_match(job: JobLogs) -> Iterator[JobRemark]:
     """Rules of NVIDIA's example plugin, which says what it read."""
     scales = {where for where in job.scales if where.n_nodes is not None}
     for words, line in job.told("rule"):
-        collective: Collective | None = collective_named(words["collective"])
-        setting = setting_named(words["algorithm"], words["protocol"])
+        collective: Collective | None = parse_logged_collective(words["collective"])
+        setting = parse_logged_setting(words["algorithm"], words["protocol"])
         nodes, ranks = (int(words[name]) for name in ("nodes", "ranks"))
         rule = CommunicatorScale(nodes if nodes >= 0 else None, ranks if ranks >= 0 else None)
         why = why_never(*rule)
@@ -149,7 +149,7 @@ def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
                 remedy=remedies.SAME_FILE,
             )
     for text in (one.words["text"] for how in ("warned", "unwritten") for one in job.told(how)):
-        reason = reason_in(text)
+        reason = find_reason(text)
         yield JobRemark(text=f"the plugin says: {text}", remedy=reason.remedy if reason else None)
     if job.dropped:
         yield JobRemark(text=f"{job.dropped} lines on further calls did not fit and are left out")

@@ -55,25 +55,13 @@ def test_files_that_are_no_output(read_text: ReadText, content: bytes, says: str
     assert error.value.exit_code == 6
 
 
-def test_a_directory_names_its_logs(tmp_path: Path) -> None:
-    """The candidates are in the hint: what import can read, by its content."""
-    rules = "allreduce,0,65536,tree,ll,2,1,8,-1,-1\n"
-    for name, text in (
-        ("b.log", "# Avg bus bandwidth : 1\n"),
-        ("a.csv", "size,time\n64,10\n"),
-        ("c.so", "size,time\n64,10\n"),
-        ("rules.csv", rules),
-        ("README.md", "Words about trains.\n"),
-        ("record.csv", "collective,nBytes,nRanks,nNodes,calls\nallreduce,8,8,1,3\n"),
-    ):
-        (tmp_path / name).write_text(text)
-    with pytest.raises(OutputError, match="directory") as error:
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """A session is one too, and needs no import."""
+    with pytest.raises(OutputError, match="this is a folder"):
         read_log(tmp_path, ALL, "L")
-    assert error.value.hint == "name the file: a.csv, b.log."
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with pytest.raises(OutputError):
-        read_log(empty, ALL, "L")
+    (tmp_path / "session.json").write_text("{}")
+    with pytest.raises(OutputError, match="this folder is a session"):
+        read_log(tmp_path, ALL, "L")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from rccltune.logs import library_log
 
 
-# Lines of public logs (nv34 of the shared data) and of the sources named in tuner_of.
+# Lines of public logs (nv34 of the shared data) and of the sources named in find_tuner.
 @pytest.mark.parametrize(
     ("line", "tuner"),
     [
@@ -37,7 +37,7 @@ from rccltune.logs import library_log
 )
 def test_the_baselines_own_tuner_is_read_from_its_log(line: str, tuner: str) -> None:
     """What the untouched site uses is recorded, not switched off."""
-    assert library_log.tuner_of(line) == tuner
+    assert library_log.find_tuner(line) == tuner
 
 
 def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
@@ -46,7 +46,7 @@ def test_public_logs_name_no_tuner_that_is_not_there(shared_data: Path) -> None:
         errors="replace"
     )
 
-    assert library_log.tuner_of(log) == "none"
+    assert library_log.find_tuner(log) == "none"
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_whole_logs_of_the_real_rccl(shared_data: Path, name: str, tuner: str) -
     packed = shared_data / "real-rccl" / f"{name}.log.gz"
     if not packed.is_file():
         pytest.skip("the shared data have no logs of the real RCCL")
-    assert library_log.tuner_of(gzip.decompress(packed.read_bytes()).decode()) == tuner
+    assert library_log.find_tuner(gzip.decompress(packed.read_bytes()).decode()) == tuner

@@ -102,7 +102,6 @@ def test_ranks_of_a_process_alone_are_those_of_its_command(
         ("mpiexec.hydra -n 8 ./all_reduce_perf", 8),
         ("prun --np 8 all_reduce_perf", 8),
         ("flux run -N 2 -n 8 ./all_reduce_perf", 8),
-        ("jsrun -n 2 -a 4 -g 4 ./all_reduce_perf", 8),
         ("aprun -n 8 -N 4 ./all_reduce_perf", 8),
         ("srun --ntasks=8 all_reduce_perf -n 20", 8),
         ("srun all_reduce_perf -n 20", None),

@@ -130,7 +130,6 @@ BOTH = "NCCL_ALGO=Ring -x NCCL_PROTO=LL"
         ("NCCL_ALGO=Ring NCCL_PROTO=^LL,LL128 ./all_reduce_perf -b 8 -g 8\n", "ring/simple"),
         ('export NCCL_ALGO="ring;allreduce:tree" NCCL_PROTO=LL\n', "tree/ll"),
         ("NCCL_ALGO: Ring\nNCCL_PROTO: 'LL128'\n", "ring/ll128"),
-        ("- name: NCCL_ALGO\n  value: Ring\n- name: NCCL_PROTO\n  value: LL\n", "ring/ll"),
         ("| NCCL_ALGO | Ring |\n| NCCL_PROTO | LL |\n", "ring/ll"),
         ("* `NCCL_ALGO=Ring`, **NCCL_PROTO=LL**:\n", "ring/ll"),
         (
