@@ -293,8 +293,8 @@ def _seen(zone: Zone) -> str:
         parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:
         parts.append(
-            f"baseline is {_percent(zone.gain.value - 1)} slower in the mean "
-            f"({_percent(zone.gain.low - 1)} to {_percent(zone.gain.high - 1)})"
+            f"{zone.gain.value:.2f}x as fast as baseline in the mean "
+            f"({zone.gain.low:.2f} to {zone.gain.high:.2f})"
         )
     if zone.is_proven:
         parts.append(f"proven in {zone.n_communicators} communicators")
