@@ -13,7 +13,8 @@ fits       a row for each straight piece of a fitted curve: ``setting``, ``algor
            at most)
 residuals  a row for each point of a curve with a model: ``setting``, ``nbytes``, ``residual``
 rules      a row for each rule that a job gets: ``min_nbytes``, ``max_nbytes`` (inclusive),
-           ``setting``, ``algorithm``, ``gain``, ``low``, ``high``, ``is_verified``
+           ``setting``, ``algorithm``, ``gain``, ``low``, ``high``, ``is_verified``,
+           ``is_restoring`` (it gives back what loading a tuner takes away)
 verdicts   a row for each size and placement of a verification: ``nbytes``, ``placement``
            (``in``, ``out``), ``ratio``, ``low``, ``high``
 ceilings   the bus bandwidth that the slowest link allows: ``busbw``, ``words`` (how it is made
@@ -31,7 +32,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from rccltune.model.choice import UnselectableSetting
+from rccltune.model.choice import RuleState, UnselectableSetting
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import BASELINE, Role, Setting, Target, View
@@ -49,7 +50,10 @@ _COLUMNS: Final = {
     ),
     "fits": (*_SETTING, "min_nbytes", "max_nbytes", "latency_us", "us_per_byte", "worst"),
     "residuals": (*_SETTING, "nbytes", "residual"),
-    "rules": (*_SETTING, "min_nbytes", "max_nbytes", "gain", "low", "high", "is_verified"),
+    "rules": (
+        *_SETTING,
+        *("min_nbytes", "max_nbytes", "gain", "low", "high", "is_verified", "is_restoring"),
+    ),
     "verdicts": ("panel", "nbytes", "placement", "ratio", "low", "high"),
     "ceilings": ("panel", "busbw", "words"),
     "own": ("panel", "nbytes", "setting"),
@@ -245,6 +249,8 @@ def _rules(shown: SessionContents, targets: Mapping[str, Target]) -> Iterator[di
                         "low": gain.low if gain else None,
                         "high": gain.high if gain else None,
                         "is_verified": isinstance(rule, RuleVerdict),
+                        "is_restoring": isinstance(rule, RuleVerdict)
+                        and rule.state is RuleState.RESTORES,
                     }
 
 
