@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import system_json
+from rccltune.machine.system import system_json
 from rccltune.machine.this_machine import local_system
 from rccltune.model.errors import CommandLineError, RccltuneError
 from rccltune.model.schema import to_plain

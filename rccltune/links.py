@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.launch import signals
-from rccltune.machine import links, placement, records
-from rccltune.machine.links import DevicePair
+from rccltune.machine import device_pairs, placement
+from rccltune.machine.device_pairs import DevicePair
+from rccltune.machine.system import System
 from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
 from rccltune.measure import instrument
 from rccltune.measure.instrument import Instrument
@@ -81,9 +82,7 @@ def stored_links(folder: Path) -> LinkMap | None:
     return store.read_derived(folder, _RECORD, LinkMap, hint=again)
 
 
-def prepare_links(
-    request: SiteRequest, folder: Path, *, system: records.System | None
-) -> LinkMapPlan:
+def prepare_links(request: SiteRequest, folder: Path, *, system: System | None) -> LinkMapPlan:
     """Find out which pairs there are and what to measure them with. Nothing is started.
 
     Args:
@@ -95,17 +94,17 @@ def prepare_links(
         MachineError: no library, fewer than two GPUs, no topology.
         SessionError: the session is of another machine.
     """
-    gpus = links.usable(system, os.environ) if system is not None else ()
+    gpus = device_pairs.usable(system, os.environ) if system is not None else ()
     # Of a sweep's ranks two are left, on this host.
     pair = replace(request, n_ranks=PAIR.n_ranks, placement=None, hostfile=None, launcher="local")
     found = instrument.find_instrument(pair, folder / _FOLDER, None, must_choose=False)
     if found.site.node is not None:
         system = placement.simulated_system(found.site.node)
-        gpus = links.usable(system, os.environ)
+        gpus = device_pairs.usable(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
     instrument.same_machine(folder, found.site, is_perf=True)
-    every = links.pairs(gpus, system.links)
+    every = device_pairs.pairs(gpus, system.links)
     known = found.site.fingerprint
     mode = str(known.mode) if known.mode and known.mode.compute else ""
     words = (known.product or system.product or "GPUs of unknown kind", mode)
@@ -116,7 +115,7 @@ def prepare_links(
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
         every=every,
-        chosen=links.representatives(every, PER_CLASS),
+        chosen=device_pairs.representatives(every, PER_CLASS),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.launch import signals
-from rccltune.machine.files import has_any
+from rccltune.machine.installed_software import has_any
 from rccltune.measure import instrument
 from rccltune.measure.rank_program import waiting_ranks
 from rccltune.measure.rccl_tests_sweep import is_gated

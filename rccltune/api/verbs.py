@@ -16,7 +16,8 @@ from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_
 from rccltune.deploy.session import deploy_sessions
 from rccltune.job import JobResult, try_job
 from rccltune.machine import this_machine
-from rccltune.machine.checks.doctor import doctor as machine_doctor
+from rccltune.machine.diagnosis import diagnose_host
+from rccltune.machine.host_state import read_host_state
 from rccltune.model import defaults
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Mode
@@ -31,7 +32,8 @@ from rccltune.workload import Workload, read_workloads
 if TYPE_CHECKING:
     from rccltune.analyse.session_fit import FitResult
     from rccltune.deploy.folder import Deployment
-    from rccltune.machine.records import Finding, System
+    from rccltune.machine.findings import Finding
+    from rccltune.machine.system import System
     from rccltune.report.page import WrittenPage
     from rccltune.rules.emission import EmittedRules
     from rccltune.rules.explanation import Explanation
@@ -57,7 +59,7 @@ def doctor(root: Place | None = None) -> tuple[Finding, ...]:
         root: of a captured machine, instead of this one.
     """
     system = detect(root)
-    return machine_doctor(this_machine.host_state(system, live=root is None))
+    return diagnose_host(read_host_state(system, live=root is None))
 
 
 def import_logs(

@@ -17,7 +17,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.machine.records import Gpu, Oam, System
+    from rccltune.machine.system import Gpu, Oam, System
 
 
 @verb("detect")
@@ -50,7 +50,8 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
     Exit codes: 0 done, also where there is no GPU (rccltune doctor says what that means). With
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """
-    from rccltune.machine import gpu_findings, records, this_machine
+    from rccltune.machine import gpu_findings, this_machine
+    from rccltune.machine.system import system_json
 
     if links:
         _links_wanted(console, root, session or DEFAULT_SESSION)
@@ -59,7 +60,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
         raise CommandLineError("a session is for the link map alone", hint="add --links.")
     system = this_machine.local_system(root)
     findings = gpu_findings.gpu_findings(system, os.environ)
-    console.result(records.system_json(system, findings), _text(system, console))
+    console.result(system_json(system, findings), _text(system, console))
     for finding in findings:
         console.say(
             join_lines([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"])
@@ -91,7 +92,7 @@ def _text(system: System, console: Console) -> JoinedLines:
 
 
 def _headline(system: System) -> JoinedLines:
-    from rccltune.machine.records import mode_text
+    from rccltune.machine.system import mode_text
 
     named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
     n_oams = len([oam for oam in system.oams if oam.n_gpus])

@@ -15,7 +15,7 @@ from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
 
 if TYPE_CHECKING:
     from rccltune.links import LinkMapPlan
-    from rccltune.machine.records import System
+    from rccltune.machine.system import System
     from rccltune.measure.site import SiteRequest
 
 

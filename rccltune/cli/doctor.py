@@ -16,7 +16,7 @@ from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import JoinedLines, join_lines
 
 if TYPE_CHECKING:
-    from rccltune.machine.records import Finding
+    from rccltune.machine.findings import Finding
 
 
 @verb("doctor")
@@ -37,13 +37,14 @@ def doctor(*, console: Console, strict: bool) -> None:
     Exit codes: 0 done, also with warnings; 4 a sweep cannot run here (--strict: or a warning).
     """
     from rccltune.machine import this_machine
-    from rccltune.machine.checks.doctor import doctor as machine_doctor
-    from rccltune.machine.records import verdict
+    from rccltune.machine.diagnosis import diagnose_host
+    from rccltune.machine.findings import allows_sweep
+    from rccltune.machine.host_state import read_host_state
 
     captured = os.environ.get("RCCLTUNE_SYSROOT")
     system = this_machine.local_system(Path(captured) if captured else None)
-    findings = machine_doctor(this_machine.host_state(system, live=not captured))
-    is_ready = verdict(findings, strict=strict)
+    findings = diagnose_host(read_host_state(system, live=not captured))
+    is_ready = allows_sweep(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready
     console.result(
         {"format": 1, "findings": findings},
@@ -54,7 +55,7 @@ def doctor(*, console: Console, strict: bool) -> None:
 
 
 def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
-    from rccltune.machine.records import Severity
+    from rccltune.machine.findings import Severity
 
     counts = Counter(finding.severity for finding in findings)
     if counts[Severity.STOPS]:

@@ -56,7 +56,7 @@ def plugin(*, console: Console, action: str | None) -> None:
 
 def _checked() -> list[str]:
     """Answers of the plugin, and what each library of this machine needs."""
-    from rccltune.machine.software import reads_rules
+    from rccltune.machine.installed_software import reads_rules
     from rccltune.machine.this_machine import local_system
     from rccltune.plugin import build_info, library
     from rccltune.rules.decision import check_plugin

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.files import SystemRoot
+from rccltune.machine.sysroot import SystemRoot
 
 _LINE: Final = re.compile(rb"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
 _MOST: Final = 1 << 16

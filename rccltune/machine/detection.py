@@ -1,10 +1,9 @@
 """Detection of the machine: every source is read once, into one record.
 
-/sys/class/kfd ─► kfd.KfdNode ──┐
-/sys/bus/pci ───► pci.attribute ┼─► Oam, Gpu, XgmiLink ──┐
-nvidia-smi, /proc, PCI ─► nvidia ─► Gpu ─────────────────┤
-amdsmi, in a child ─► smi.Smi ─► what the driver left out ┼─► System ─► detect, doctor, modes,
-libraries, benchmarks, launchers ─► software ────────────┘            placements, every measurement
+/sys/class/kfd (kfd), /sys/bus/pci (pci) ─────► Oam, Gpu, XgmiLink ──┐
+nvidia-smi, /proc, /sys/bus/pci (nvidia) ─────► Gpu ─────────────────┤
+amdsmi in a child process (smi) ──────────────► what is left unknown ┼─► System ─► detect, doctor,
+libraries, benchmarks, launchers (installed_software) ───────────────┘   modes, placements, sweeps
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rccltune.machine import pci, smi, software
-from rccltune.machine.files import SystemRoot, hexadecimal
+from rccltune.machine import installed_software, pci, smi
 from rccltune.machine.kfd import KfdNode, Topology, hops_of, read_links, read_topology
 from rccltune.machine.nvidia import nvidia_gpus
 from rccltune.machine.products import dies_of, io_dies_of, product_of
-from rccltune.machine.records import Gpu, Oam, Smi, System, XgmiLink
+from rccltune.machine.sysroot import SystemRoot, hexadecimal
+from rccltune.machine.system import Gpu, Oam, Smi, System, XgmiLink
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Mode
 
@@ -53,7 +52,7 @@ def detect_system(
         ask_smi: stands in for amdsmi; None asks the real one.
     """
     below, environment = SystemRoot(root), variables or {}
-    rocm = software.rocm_folder(below, environment)
+    rocm = installed_software.rocm_folder(below, environment)
     release = SystemRoot(rocm).text(".info/version")
     system = replace(
         _from_sysfs(below, with_links=deep),
@@ -70,9 +69,13 @@ def detect_system(
     ask = ask_smi or (lambda: _asked(below, system, environment, rocm, site_packages))
     return replace(
         with_nvidia(smi.with_smi(system, ask()), environment),
-        libraries=software.libraries(below, environment, site_packages),
-        benchmarks=software.benchmarks(software.benchmark_folders(below, environment)),
-        launchers=software.launcher_programs(programs, environment) if below.is_live else None,
+        libraries=installed_software.libraries(below, environment, site_packages),
+        benchmarks=installed_software.benchmarks(
+            installed_software.benchmark_folders(below, environment)
+        ),
+        launchers=installed_software.launcher_programs(programs, environment)
+        if below.is_live
+        else None,
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from rccltune.machine.findings import Finding, notes, stops, warns
 from rccltune.machine.kfd import NODES
 from rccltune.machine.mode_change import commands
 from rccltune.machine.products import product_of
-from rccltune.machine.records import Finding, Oam, System, notes, stops, warns
+from rccltune.machine.system import Oam, System
 from rccltune.machine.visible_devices import in_force, visible_devices
 from rccltune.model.errors import MachineError
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.machine.files import MAX_PROPERTIES, SystemRoot, first_line, unsigned, words
+from rccltune.machine.sysroot import MAX_PROPERTIES, SystemRoot, first_line, unsigned, words
 
 NODES: Final = "sys/class/kfd/kfd/topology/nodes"
 _LIMIT: Final = 0xFFFFFFFF

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.launch import signals
-from rccltune.machine.files import SystemRoot, run_program
+from rccltune.machine.child_program import run_program
 from rccltune.machine.products import product_of
-from rccltune.machine.records import System, mode_text
 from rccltune.machine.smi import Runner
+from rccltune.machine.sysroot import SystemRoot
+from rccltune.machine.system import System, mode_text
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine import files, pci
-from rccltune.machine.files import SystemRoot
-from rccltune.machine.records import Gpu
+from rccltune.machine import pci
+from rccltune.machine.child_program import run_program
+from rccltune.machine.sysroot import SystemRoot
+from rccltune.machine.system import Gpu
 
 _VENDOR: Final = 0x10DE
 # Display and 3D controllers: a network card of the same maker is no GPU.
@@ -24,7 +25,7 @@ def nvidia_gpus(root: SystemRoot, nvidia_smi: Path | None) -> tuple[Gpu, ...]:
 
 
 def _from_program(program: Path) -> tuple[Gpu, ...]:
-    ended = files.run_program([str(program), "-L"], timeout_s=10)
+    ended = run_program([str(program), "-L"], timeout_s=10)
     return tuple(
         Gpu(
             index=int(number),

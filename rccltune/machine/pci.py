@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rccltune.machine.files import SystemRoot, first_line, hexadecimal
 from rccltune.machine.kfd import address_text
+from rccltune.machine.sysroot import SystemRoot, first_line, hexadecimal
 
 DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
 DEVICES: Final = "sys/bus/pci/devices"

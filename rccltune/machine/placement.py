@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.system import Gpu, System, XgmiLink
 from rccltune.machine.visible_devices import (
     VISIBLE,
     in_force,

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.machine import files
+from rccltune.machine import child_program
 from rccltune.machine.pci import memory_mode
-from rccltune.machine.records import Oam, Smi, SmiGpu, System
+from rccltune.machine.sysroot import is_file
+from rccltune.machine.system import Oam, Smi, SmiGpu, System
 
 QUERY_TIMEOUT_S: Final = 20.0
 _SCRIPT: Final = Path(__file__).with_name("smi_child.py")
@@ -23,7 +24,7 @@ Runner = Callable[[Mapping[str, Any], float], tuple[str, Answer]]
 def bindings(rocm: Path, site_packages: Sequence[Path]) -> Path | None:
     """Folder to import amdsmi from: ROCm's own, which fits its library, before a wheel."""
     for folder in (rocm / "share" / "amd_smi", *site_packages):
-        if files.is_file(folder / "amdsmi" / "__init__.py"):
+        if is_file(folder / "amdsmi" / "__init__.py"):
             return folder
     return None
 
@@ -34,19 +35,19 @@ def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
     def run(request: Mapping[str, Any], timeout_s: float) -> tuple[str, Answer]:
         with tempfile.TemporaryFile() as answer:
             whole = {**request, "folder": str(folder), "answer": answer.fileno()}
-            ended = files.run_program(
+            ended = child_program.run_program(
                 [sys.executable, "-IS", str(_SCRIPT), json.dumps(whole)],
                 timeout_s=timeout_s,
                 variables=variables,
                 answer=answer,
             )
             answer.seek(0)
-            return _read(ended, answer.read(files.MAX_OUTPUT), timeout_s)
+            return _read(ended, answer.read(child_program.MAX_OUTPUT), timeout_s)
 
     return run
 
 
-def _read(ended: files.ChildEnd, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
+def _read(ended: child_program.ChildEnd, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
     if ended.timed_out:
         return "timed out", {"failed": f"no answer within {timeout_s:g} s"}
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rccltune.machine.records import Gpu
+from rccltune.machine.system import Gpu
 from rccltune.model.errors import MachineError
 
 _ROCR: Final = "ROCR_VISIBLE_DEVICES"

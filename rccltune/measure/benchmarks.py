@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.launch import overrides
 from rccltune.launch.variables import launch_environment
-from rccltune.machine import software
-from rccltune.machine.files import SystemRoot, is_file
+from rccltune.machine import installed_software
+from rccltune.machine.sysroot import SystemRoot, is_file
 from rccltune.measure import real_rccl
 from rccltune.model.errors import MachineError, reason_of
 from rccltune.model.vocabulary import Collective
@@ -85,7 +85,7 @@ def bench_of(named: Path | None) -> Benchmarks:
     folder = _folder(named)
     programs = programs_in(folder)
     first = Path(next(iter(programs.values())))
-    if software.SIMULATED_MARK in first.read_bytes():
+    if installed_software.SIMULATED_MARK in first.read_bytes():
         raise MachineError(
             "these are rccltune's stand-in benchmarks, not rccl-tests",
             where=str(folder),
@@ -148,7 +148,7 @@ def _folder(named: Path | None) -> Path:
     if named is not None:
         # Users name the checkout as often as its build folder.
         return named / "build" if (named / "build").is_dir() else named
-    for folder in software.benchmark_folders(SystemRoot(), os.environ):
+    for folder in installed_software.benchmark_folders(SystemRoot(), os.environ):
         if is_file(folder / Collective.ALL_REDUCE.benchmark):
             return folder
     raise MachineError(
@@ -174,4 +174,4 @@ def loaded(
     """The library that the benchmark will load, None where that is not seen."""
     seen = launch_environment(os.environ, added)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
-    return software.library_of(program, seen.variables) or library
+    return installed_software.library_of(program, seen.variables) or library

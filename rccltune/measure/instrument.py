@@ -13,7 +13,8 @@ from typing import Final
 from rccltune import overwritten
 from rccltune.launch import launchers, overrides
 from rccltune.launch.launchers import Launcher
-from rccltune.machine import detection, files, placement
+from rccltune.machine import detection, placement
+from rccltune.machine.installed_software import has_any
 from rccltune.machine.mode_change import check_mode
 from rccltune.machine.placement import RankDevices
 from rccltune.measure import library, rank_program, real_rccl
@@ -154,7 +155,7 @@ def _real(request: SiteRequest) -> Instrument:
         remarks=(f"Library: {_named(measured)}", *site.remarks),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
-        is_rcclx=files.has_any(measured.file, RCCLX_SWITCH),
+        is_rcclx=has_any(measured.file, RCCLX_SWITCH),
     )
     return Instrument(site=site, ground=_launch_setup(site, measured))
 

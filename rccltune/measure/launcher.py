@@ -12,7 +12,7 @@ from rccltune.launch import binding, hostfiles, launchers, process, variables
 from rccltune.launch.binding import Binding
 from rccltune.launch.launchers import Launcher
 from rccltune.logs import messages
-from rccltune.machine import placement, software
+from rccltune.machine import installed_software, placement
 from rccltune.machine.placement import RankDevices
 from rccltune.measure.hosts import named_hosts
 from rccltune.model.errors import CommandLineError, MachineError
@@ -32,7 +32,7 @@ def launcher_of(flavour: str, benchmark: Path | None) -> Launcher:
     return launchers.find_launcher(
         flavour,
         path=os.environ.get("PATH"),
-        family=software.linked_mpi(benchmark) if benchmark is not None else None,
+        family=installed_software.linked_mpi(benchmark) if benchmark is not None else None,
         in_allocation="SLURM_JOB_ID" in os.environ,
     )
 

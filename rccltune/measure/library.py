@@ -19,8 +19,8 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.launch.variables import program as launch_program
-from rccltune.machine import software
-from rccltune.machine.files import SystemRoot
+from rccltune.machine import installed_software
+from rccltune.machine.sysroot import SystemRoot
 from rccltune.measure import real_rccl
 from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.model.errors import MachineError, reason_of
@@ -73,12 +73,12 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
             "'real' is the RCCL of simulated nodes", hint="name a librccl.so, or use --simulate."
         )
     if named is not None and str(named) != TORCH:
-        file = software.named_library(named)
+        file = installed_software.named_library(named)
         return _measured(file, None, "as named")
     if named is not None:
         return library_of_torch()
-    folders = software.library_folders(_HERE, variables)
-    installed = next(software.library_files(folders), None)
+    folders = installed_software.library_folders(_HERE, variables)
+    installed = next(installed_software.library_files(folders), None)
     if installed is not None:
         owner, file = installed
         return _measured(file.resolve(), None, owner)
@@ -95,7 +95,7 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
 
 def _measured(file: Path, runtime: Path | None, what: str) -> LibraryUnderTest:
     return LibraryUnderTest(
-        file=file, runtime=runtime, version=software.version_of(file), what=what
+        file=file, runtime=runtime, version=installed_software.version_of(file), what=what
     )
 
 

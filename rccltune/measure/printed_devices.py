@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.logs import text_log
-from rccltune.machine.records import Gpu
+from rccltune.machine.system import Gpu
 
 _ADDRESS: Final = re.compile(
     r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE

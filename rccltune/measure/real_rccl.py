@@ -10,7 +10,7 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.launch import process
-from rccltune.machine.software import named_library, sha256_of, version_of
+from rccltune.machine.installed_software import named_library, sha256_of, version_of
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import join_lines
 from rccltune.simulate.compiled import timeless

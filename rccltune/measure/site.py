@@ -16,12 +16,11 @@ from rccltune.launch.launchers import Launcher
 from rccltune.machine import (
     conf_files,
     detection,
-    records,
+    installed_software,
     smi,
-    software,
     this_machine,
 )
-from rccltune.machine.files import SystemRoot, has_any
+from rccltune.machine.installed_software import has_any
 from rccltune.machine.mode_change import apply_mode, check_mode, commands
 from rccltune.machine.placement import (
     RankDevices,
@@ -31,6 +30,8 @@ from rccltune.machine.placement import (
     simulated_system,
 )
 from rccltune.machine.placement import over_hosts as machine_over_hosts
+from rccltune.machine.sysroot import SystemRoot
+from rccltune.machine.system import System
 from rccltune.measure import benchmarks
 from rccltune.measure.benchmarks import over_real
 from rccltune.measure.launcher import binding_of, hosts_of, launcher_of, over_hosts, remarks
@@ -155,7 +156,7 @@ def _real(request: SiteRequest) -> Site:
     there = detection.with_nvidia(system, os.environ)
     seating = devices_of_ranks(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
-    library = None if request.librccl is None else software.named_library(request.librccl)
+    library = None if request.librccl is None else installed_software.named_library(request.librccl)
     launcher = launcher_of(request.launcher, bench.linked)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     if not hosts:
@@ -166,7 +167,7 @@ def _real(request: SiteRequest) -> Site:
     known = detection.fingerprint(there)
     hidden = hidden_here(system)
     loaded = benchmarks.loaded(bench.linked, library, environment)
-    version = software.version_of(loaded) if loaded is not None else None
+    version = installed_software.version_of(loaded) if loaded is not None else None
     return Site(
         programs=bench.programs,
         help_letters=bench.letters,
@@ -199,7 +200,7 @@ def _real(request: SiteRequest) -> Site:
     )
 
 
-def hidden_here(system: records.System) -> tuple[conf_files.LibraryConfFile, ...]:
+def hidden_here(system: System) -> tuple[conf_files.LibraryConfFile, ...]:
     """Configuration files that the library would read in every rank."""
     return conf_files.library_conf_files(
         SystemRoot(system.root), os.environ, conf_files.home_of_user(), amd=system.vendor == "amd"
@@ -207,7 +208,7 @@ def hidden_here(system: records.System) -> tuple[conf_files.LibraryConfFile, ...
 
 
 def changes_since(
-    system: records.System, hidden: tuple[conf_files.LibraryConfFile, ...]
+    system: System, hidden: tuple[conf_files.LibraryConfFile, ...]
 ) -> tuple[str, ...]:
     """What of the machine changed, and hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
@@ -227,7 +228,7 @@ def remarks_of(seating: RankDevices) -> tuple[str, ...]:
     return () if seating.remark is None else (seating.remark,)
 
 
-def system_here() -> records.System:
+def system_here() -> System:
     """This machine, from sysfs alone: quick enough to look before and after each launch."""
     return detection.detect_system(variables=os.environ, deep=False)
 
@@ -247,7 +248,7 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
         raise CommandLineError(
             "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
         )
-    rocm = software.rocm_folder(SystemRoot(), os.environ)
+    rocm = installed_software.rocm_folder(SystemRoot(), os.environ)
     folder = smi.bindings(rocm, this_machine.site_packages())
     system = system_here()
     if folder is None:

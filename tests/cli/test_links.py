@@ -15,7 +15,7 @@ from wording import lacks
 
 from rccltune import links as link_map
 from rccltune.cli import run
-from rccltune.machine import records
+from rccltune.machine.system import Gpu, System
 from rccltune.machine.visible_devices import VISIBLE
 from rccltune.measure import instrument
 from rccltune.measure import request as request_module
@@ -184,17 +184,15 @@ def test_options_that_do_not_fit(
     assert message in capsys.readouterr().err
 
 
-def two_gpus(vendor: str) -> records.System:
+def two_gpus(vendor: str) -> System:
     """A machine of two GPUs."""
     amd = vendor == "amd"
-    return records.System(
+    return System(
         root=Path("/"),
         status="known" if amd else "none",
         vendor=vendor,
         product="MI300X" if amd else "NVIDIA H200",
-        gpus=tuple(
-            records.Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)
-        ),
+        gpus=tuple(Gpu(index=i, oam=f"0000:0{i}:00", partition=0 if amd else None) for i in (0, 1)),
     )
 
 

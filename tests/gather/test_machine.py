@@ -11,7 +11,7 @@ from trees import add, put, seen, write
 
 from rccltune import gather
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import System, system_json
+from rccltune.machine.system import System, system_json
 from rccltune.model.schema import to_plain
 
 BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"

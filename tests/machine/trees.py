@@ -8,7 +8,7 @@ from pathlib import Path
 from machines import DESCRIPTIONS, Machine, load
 
 from rccltune.machine.detection import detect_system
-from rccltune.machine.records import System
+from rccltune.machine.system import System
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.machine.files import SystemRoot
+from rccltune.machine.sysroot import SystemRoot
 from rccltune.measure import library
-from rccltune.model.errors import MachineError
+from rccltune.model.errors import CommandLineError, MachineError
 
 
 def touch(path: Path, text: str = "") -> Path:
@@ -49,7 +49,7 @@ def test_nothing_is_told_with_every_place(bare: Path) -> None:
     assert all(place in caught.value.message for place in ("/site/rocm/lib", "ldconfig", "usr/lib"))
     assert "--librccl" in str(caught.value.hint)
     assert "torch" in str(caught.value.hint)
-    with pytest.raises(MachineError, match="no such library"):
+    with pytest.raises(CommandLineError, match="no such library"):
         library.find_library(Path("nowhere"), {})
 
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.findings import Finding, stops, warns
+from rccltune.machine.host_state import HostState
 from rccltune.machine.pci import DEVICES
-from rccltune.machine.records import Finding, stops, warns
 from rccltune.releases import release_in, version_of
 
 _PROCESSES: Final = "sys/class/kfd/kfd/proc"

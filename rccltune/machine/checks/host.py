@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.findings import Finding, notes, warns
+from rccltune.machine.host_state import HostState
 from rccltune.machine.pci import DEVICES
-from rccltune.machine.records import Finding, notes, warns
 
 _CPUS: Final = "sys/devices/system/cpu"
 _GIB: Final = 1 << 30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from trees import put, seen
 
-from rccltune.machine.software import launcher_program
+from rccltune.machine.installed_software import launcher_program
 
 
 def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rccltune.machine.placement import RankDevices, devices_of_ranks
-from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.system import Gpu, System, XgmiLink
 from rccltune.machine.visible_devices import variables_that_choose
 from rccltune.model.errors import CommandLineError, MachineError, RccltuneError
 from rccltune.model.vocabulary import RankPlacement as P

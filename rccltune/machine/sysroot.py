@@ -1,4 +1,4 @@
-"""Files of the machine, below a root that tests put elsewhere; and short programs, with a limit.
+"""Files of the machine, below a root that tests put elsewhere.
 
 The rules are those of the plugin's reader (``native_plugin/src/sysroot.c`` and ``text.c``), so
 that both see the same machine: bytes, not text; lines end in ``\\n`` alone; blanks are space,
@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import re
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 MAX_ATTRIBUTE: Final = 256
 MAX_PROPERTIES: Final = 8192
@@ -121,79 +116,6 @@ def hexadecimal(text: bytes) -> int | None:
     return int(digits, 16) if match and len(digits) <= 16 else None
 
 
-MAX_OUTPUT = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ChildEnd:
-    """End of a child process.
-
-    Attributes:
-        code: exit status, negative for a signal, None where time ran out or it did not start.
-    """
-
-    code: int | None
-    out: str
-    err: str
-    timed_out: bool = False
-
-
-def run_program(
-    argv: Sequence[str],
-    *,
-    timeout_s: float,
-    variables: Mapping[str, str] | None = None,
-    answer: IO[bytes] | None = None,
-) -> ChildEnd:
-    """Run a program to its end, or kill it and everything that it started.
-
-    It gets a process group of its own, so that an interrupt at the terminal does not reach it:
-    a mode change that stops half-way is worse than one that is put back.
-
-    Args:
-        argv: program and arguments.
-        timeout_s: after which it is killed.
-        variables: its whole environment, None for ours.
-        answer: a file that the child inherits under the same descriptor.
-    """
-    import tempfile
-
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        try:
-            process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=None if variables is None else dict(variables),
-                pass_fds=() if answer is None else (answer.fileno(),),
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            return ChildEnd(None, "", str(error))
-        code = _wait(process, timeout_s)
-        return ChildEnd(code, _text(out), _text(err), timed_out=code is None)
-
-
-def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
-    try:
-        return process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            # One that hangs in the driver cannot be killed; nobody waits for it for ever.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-
-
-def _text(stream: IO[bytes]) -> str:
-    stream.seek(0)
-    return stream.read(MAX_OUTPUT).decode("utf-8", "replace")
-
-
 def is_file(path: Path) -> bool:
     """Whether a file can be seen there."""
     # pathlib's own raises where a folder may not be entered, as root's on the PATH of another.
@@ -204,26 +126,3 @@ def is_folder(path: Path) -> bool:
     """Whether a folder can be seen there."""
     # As above.
     return os.path.isdir(path)  # noqa: PTH112
-
-
-@contextmanager
-def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """Its bytes, mapped and not read.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it cannot be mapped.
-    """
-    with path.open("rb") as stream:
-        # Of an empty file nothing can be mapped.
-        if os.fstat(stream.fileno()).st_size == 0:
-            yield b""
-            return
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield content
-
-
-def has_any(path: Path, *marks: bytes) -> bool:
-    """Whether one of these stands in it; raises as :func:`mapped` does."""
-    with mapped(path) as content:
-        return any(content.find(mark) >= 0 for mark in marks)

@@ -11,9 +11,10 @@ import pytest
 from trees import NODES, add, put, seen, write
 
 from rccltune.cli import run
-from rccltune.machine.checks.doctor import doctor
-from rccltune.machine.checks.host_state import HostState
-from rccltune.machine.records import Benchmark, Finding, LauncherProgram, Library, Severity
+from rccltune.machine.diagnosis import diagnose_host
+from rccltune.machine.findings import Finding, Severity
+from rccltune.machine.host_state import HostState
+from rccltune.machine.system import Benchmark, LauncherProgram, Library
 
 OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e5", "f5"))
 DEVICE = "sys/bus/pci/devices/0000:05:00.0"
@@ -100,7 +101,7 @@ class Patient:
             benchmarks=self.benchmarks,
             launchers=self.launchers,
         )
-        return doctor(
+        return diagnose_host(
             HostState(
                 system=system,
                 variables=self.variables,
@@ -354,7 +355,7 @@ def test_situations_are_findings(
     machine: str, name: str, severity: Severity, tmp_path: Path
 ) -> None:
     """What detect names, the doctor weighs."""
-    findings = doctor(HostState(system=seen(write(machine, tmp_path))))
+    findings = diagnose_host(HostState(system=seen(write(machine, tmp_path))))
     assert [f.severity for f in findings if f.name == name] == [severity]
 
 
@@ -392,7 +393,7 @@ def test_nothing_of_amd_is_asked_of_nvidia(tmp_path: Path) -> None:
     put(root, "home/ada/.nccl.conf", "NCCL_ALGO=Ring")
     (root / "dev").mkdir()
     facts = HostState(system=seen(root), home=Path("/home/ada"))
-    names = {finding.name for finding in doctor(facts)}
+    names = {finding.name for finding in diagnose_host(facts)}
     assert names == {"numa-balancing", "hidden-file"}
 
 

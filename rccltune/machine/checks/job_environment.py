@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.launch.variables import CHANNELS, chooses
-from rccltune.machine.checks.host_state import HostState
 from rccltune.machine.conf_files import library_conf_files as files_of
-from rccltune.machine.records import Benchmark, Finding, notes, warns
+from rccltune.machine.findings import Finding, notes, warns
+from rccltune.machine.host_state import HostState
+from rccltune.machine.system import Benchmark
 from rccltune.machine.visible_devices import VISIBLE, visible_devices
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError

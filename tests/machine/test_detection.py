@@ -13,9 +13,10 @@ from trees import MI325X, NODES, add_links, named, put, seen, write
 from wording import lacks
 
 from rccltune.machine.detection import changes, fingerprint
+from rccltune.machine.findings import Severity
 from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.pci import parse_address
-from rccltune.machine.records import Oam, Severity, System
+from rccltune.machine.system import Oam, System
 from rccltune.model.settings import Mode
 from rccltune.rules.emission import requirements_of
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from trees import add_links, seen, write
 
 from rccltune.cli.detect import detect
-from rccltune.machine.links import pairs, representatives, usable
-from rccltune.machine.records import Gpu, System
+from rccltune.machine.device_pairs import pairs, representatives, usable
+from rccltune.machine.system import Gpu, System
 from rccltune.model.errors import MachineError
 from rccltune.model.link_map import LinkClass
 

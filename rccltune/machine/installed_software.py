@@ -9,13 +9,13 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from rccltune.machine import files
-from rccltune.machine.files import SystemRoot, has_any, is_file, is_folder, mapped
-from rccltune.machine.records import Benchmark, LauncherProgram, Library
+from rccltune.machine.child_program import run_program
+from rccltune.machine.sysroot import SystemRoot, is_file, is_folder
+from rccltune.machine.system import Benchmark, LauncherProgram, Library
 from rccltune.model.errors import CommandLineError
 from rccltune.model.vocabulary import Collective
 
@@ -87,7 +87,7 @@ def library_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[tupl
 def _known_to_loader() -> Iterable[Path]:
     """Folders that ldconfig lists, those with RCCL before those with NCCL."""
     program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    said = files.run_program([program, "-p"], timeout_s=60).out if program is not None else ""
+    said = run_program([program, "-p"], timeout_s=60).out if program is not None else ""
     listed = sorted(map(Path, _LISTED.findall(said)), key=lambda path: "nccl" in path.name)
     return dict.fromkeys(path.parent for path in listed)
 
@@ -178,7 +178,7 @@ def launcher_programs(
 
 def launcher_program(program: Path) -> LauncherProgram:
     """Ask a launcher what it is; by --version, the one option that all of them know."""
-    ended = files.run_program([str(program), "--version"], timeout_s=10)
+    ended = run_program([str(program), "--version"], timeout_s=10)
     text = ended.out or ended.err
     for flavour, pattern in _FLAVOURS:
         match = pattern.search(text)
@@ -231,7 +231,7 @@ def library_of(program: Path, variables: Mapping[str, str]) -> Path | None:
         None where that cannot be seen: a script around the benchmark, one linked statically, a
         library that is not there, no ldd.
     """
-    ended = files.run_program(["ldd", str(program)], timeout_s=20, variables=variables)
+    ended = run_program(["ldd", str(program)], timeout_s=20, variables=variables)
     match = _FOUND.search(ended.out)
     return Path(match[1]) if match is not None else None
 
@@ -246,6 +246,29 @@ def version_of(library: Path) -> str | None:
             return _version(content)
     except (OSError, ValueError):
         return None
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
+    """Its bytes, mapped and not read.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it cannot be mapped.
+    """
+    with path.open("rb") as stream:
+        # Of an empty file nothing can be mapped.
+        if os.fstat(stream.fileno()).st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
+
+
+def has_any(path: Path, *marks: bytes) -> bool:
+    """Whether one of these stands in it; raises as :func:`mapped` does."""
+    with mapped(path) as content:
+        return any(content.find(mark) >= 0 for mark in marks)
 
 
 # What RCCL's own reader of rule files says in its log (csv_tuner.cc of 2.28.3 and later).

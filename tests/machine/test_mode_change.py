@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from smi_bindings import reload_driver, write_bindings
-from test_amdsmi import environment
+from test_smi import environment
 from trees import put, seen, write
 from wording import lacks
 
@@ -22,8 +22,8 @@ from rccltune.machine.mode_change import (
     mode_changes,
     obstacles,
 )
-from rccltune.machine.records import Smi, System
 from rccltune.machine.smi import query, runner
+from rccltune.machine.system import Smi, System
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode

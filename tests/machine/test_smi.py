@@ -11,8 +11,8 @@ from trees import put, seen, write
 from wording import lacks
 
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import Smi, SmiGpu
 from rccltune.machine.smi import bindings, query, runner, with_smi
+from rccltune.machine.system import Smi, SmiGpu
 
 Releases = Callable[[str], Path]
 RELEASES = pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])

@@ -1,14 +1,13 @@
-"""Records of a machine, frozen, each value with the place it was read from."""
+"""The record of a machine, each value with the place it was read from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rccltune.machine.findings import Finding
 from rccltune.model import schema
 from rccltune.model.settings import Mode
 
@@ -83,39 +82,6 @@ class Smi:
 
 
 NOT_ASKED: Final = Smi()
-
-
-class Severity(Enum):
-    """Severity of a finding for a sweep."""
-
-    STOPS = "stops"
-    WARNS = "warns"
-    NOTES = "notes"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something about the machine that a user should know, with what to do about it.
-
-    Attributes:
-        name: one word with hyphens, the same in every release.
-        message: what is there.
-        where: file, variable or program that said so.
-        remedy: the command, or one imperative sentence.
-        spoils: whether results stop being repeatable.
-    """
-
-    severity: Severity
-    name: str
-    message: str
-    where: str
-    remedy: str = field(kw_only=True)
-    spoils: bool = field(default=False, kw_only=True)
-
-
-stops = partial(Finding, Severity.STOPS)
-warns = partial(Finding, Severity.WARNS)
-notes = partial(Finding, Severity.NOTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,9 +266,3 @@ def hop_rows(system: System) -> list[str]:
         return "?" if hops is None else str(hops)
 
     return [" ".join(cell(a, b) for b in indices) for a in indices]
-
-
-def verdict(findings: tuple[Finding, ...], *, strict: bool) -> bool:
-    """Whether a sweep may run."""
-    bad = (Severity.STOPS, Severity.WARNS) if strict else (Severity.STOPS,)
-    return not any(finding.severity in bad for finding in findings)

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from rccltune.machine.checks import gpu, host, software
-from rccltune.machine.checks.host_state import HostState
+from rccltune.machine.checks import gpu, host, job_environment
+from rccltune.machine.findings import Finding, Severity
 from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.records import Finding, Severity
+from rccltune.machine.host_state import HostState
 
 CHECKS: Final[tuple[Callable[[HostState], Iterator[Finding]], ...]] = (
     *gpu.CHECKS,
     *host.CHECKS,
-    *software.CHECKS,
+    *job_environment.CHECKS,
 )
 _ORDER: Final = tuple(Severity)
 
 
-def doctor(facts: HostState) -> tuple[Finding, ...]:
+def diagnose_host(facts: HostState) -> tuple[Finding, ...]:
     """All findings in order of harm: what stops a sweep, then what makes figures unrepeatable."""
     findings = [*gpu_findings(facts.system, facts.variables)]
     for check in CHECKS:

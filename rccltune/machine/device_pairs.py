@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-from rccltune.machine.records import Gpu, System, XgmiLink
+from rccltune.machine.system import Gpu, System, XgmiLink
 from rccltune.machine.visible_devices import VISIBLE, visible_devices
 from rccltune.model.errors import MachineError
 from rccltune.model.link_map import LinkClass
