@@ -24,27 +24,28 @@ _UNKNOWN: Final = re.compile(
 _ROW_WORDS: Final = re.compile(r"[A-Za-z]\w*")
 
 
-def cause(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Reason | None:
+def find_cause(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Reason | None:
     """The first reason that holds for every size; None where rules may have been used."""
-    return next(_causes(job, where, known), None)
+    return next(_find_causes(job, where, known), None)
 
 
-def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[Reason]:
+def _find_causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[Reason]:
     if where.n_ranks == 1:
         yield Reason(AnswerKind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
-    if job.table is not None and job.loaded.get(job.table) == 0 and "applied" not in job.first:
-        yield Reason(AnswerKind.REFUSED, no_rules(job), correct_lines(job))
-    started = list(job.starts.get(where, ()))
-    stopped = [one for one in started if one.how == "stopped"]
+    is_empty_table = job.table is not None and job.rules_loaded.get(job.table) == 0
+    if is_empty_table and "applied" not in job.first_lines:
+        yield Reason(AnswerKind.REFUSED, explain_no_rules(job), correct_lines(job))
+    starts = list(job.starts.get(where, ()))
+    stopped = [one for one in starts if one.how == "stopped"]
     if stopped:
-        yield _said(stopped[0], job, "the plugin stopped the communicator")
-    if not started and not _applies_rules(job):
-        yield from not_loaded(job)
-    yield from _different(started)
-    silent = [one for one in started if one.how == "without rules"]
-    if silent:
-        yield _said(silent[0], job, "the plugin is loaded and says nothing", known)
-    if not started and known.file_scales and not known.has_rules_for(where):
+        yield _explain_start(stopped[0], job, "the plugin stopped the communicator")
+    if not starts and not _applies_rules(job):
+        yield from find_why_not_loaded(job)
+    yield from _find_differing_starts(starts)
+    idle = [one for one in starts if one.how == "without rules"]
+    if idle:
+        yield _explain_start(idle[0], job, "the plugin is loaded and idle", known)
+    if not starts and known.file_scales and not known.has_rules_for(where):
         yield Reason(
             AnswerKind.OTHER_SCALE,
             f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
@@ -52,15 +53,15 @@ def _causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iter
         )
 
 
-def _said(
-    started: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
+def _explain_start(
+    start: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
 ) -> Reason:
     """The plugin's own words; its code says what kind of answer that is and what mends it."""
-    reason, text = find_reason(started.text), f"{head}: {started.text}"
+    reason, text = find_reason(start.text), f"{head}: {start.text}"
     if reason is None:
         return Reason(AnswerKind.UNKNOWN, text, remedies.TELL_PLUGIN)
     kind = AnswerKind(reason.answer)
-    mistakes = [one.words["text"] for one in job.told("mistake")]
+    mistakes = [one.words["text"] for one in job.facts("mistake")]
     if kind is AnswerKind.REFUSED and mistakes:
         text += "; " + "; ".join(sorted(mistakes)[:3])
     if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
@@ -68,55 +69,55 @@ def _said(
     return Reason(kind, text, reason.remedy)
 
 
-def _different(started: list[PluginStart]) -> Iterator[Reason]:
+def _find_differing_starts(starts: list[PluginStart]) -> Iterator[Reason]:
     """Ranks that began differently: a hang, or another choice on some."""
-    files = sorted({f"{one.path} ({one.sha256[:12]})" for one in started if one.sha256})
-    n_files = len({one.sha256 for one in started if one.sha256})
+    files = sorted({f"{one.path} ({one.sha256[:12]})" for one in starts if one.sha256})
+    n_files = len({one.sha256 for one in starts if one.sha256})
     if n_files > 1:
         yield Reason(
             AnswerKind.OTHER_FILE,
             f"ranks read {n_files} different rule files: {', '.join(files)}",
             remedies.SAME_FILE,
         )
-    silent = {one.text for one in started if one.how == "without rules"}
-    if n_files and len(silent) == 1:
+    idle = {one.text for one in starts if one.how == "without rules"}
+    if n_files and len(idle) == 1:
         yield Reason(
             AnswerKind.OTHER_FILE,
-            f"some ranks have rules and others none ({silent.pop()})",
+            f"some ranks have rules and others none ({idle.pop()})",
             "set the same variables on every rank: source the same env.sh in the job's script",
         )
 
 
 def _applies_rules(job: JobLogs) -> bool:
     """Whether rules are applied by somebody: our plugin, or another reader of rule files."""
-    return job.has_our_plugin or job.table is not None or "applied" in job.first
+    return job.has_our_plugin or job.table is not None or "applied" in job.first_lines
 
 
-# --- lines that the library's own reader passed over ----------------------------------------------
+# --- lines that the library's own reader skipped --------------------------------------------------
 
 
-def no_rules(job: JobLogs) -> str:
-    """Of lines that it passed over, where it took nothing of a file."""
-    return f"{skipped_lines(job)}no rule was loaded from {job.table}"
+def explain_no_rules(job: JobLogs) -> str:
+    """Describe the lines that the reader skipped, where it took nothing of a file."""
+    return f"{describe_skipped_lines(job)}no rule was loaded from {job.table}"
 
 
-def skipped_lines(job: JobLogs) -> str:
-    """What they have, ready for a further half-sentence."""
-    file, skipped = job.table or "the rule file", [one.words for one in job.told("skipped")]
-    told = [f"line {one['line']} of {file} {_as_fault(one['why'])}" for one in skipped[:3]]
+def describe_skipped_lines(job: JobLogs) -> str:
+    """Describe them, ready for a further half-sentence."""
+    file, skipped = job.table or "the rule file", [one.words for one in job.facts("skipped")]
+    faults = [f"line {one['line']} of {file} {_describe_fault(one['why'])}" for one in skipped[:3]]
     more = [f"{len(skipped) - 3} more lines were skipped"] if len(skipped) > 3 else []
-    return "".join(f"{one}, " for one in [*told, *more])
+    return "".join(f"{one}, " for one in [*faults, *more])
 
 
-def _as_fault(why: str) -> str:
-    """``unknown algorithm value allreduce,0,…`` as what the line does."""
+def _describe_fault(why: str) -> str:
+    """Describe ``unknown algorithm value allreduce,0,…`` as what the line does."""
     match = _UNKNOWN.match(why)
     return f"names an unknown {match[1]} ({match[2]})" if match else f"has {why}"
 
 
 def correct_lines(job: JobLogs) -> str:
-    """Remedy for such lines."""
-    for one in job.told("skipped"):
+    """Remedy for lines that the reader skipped."""
+    for one in job.facts("skipped"):
         match = _UNKNOWN.match(one.words["why"])
         words = _ROW_WORDS.findall(match[2]) if match else []
         near = next((word.lower() for word in words if word != word.lower()), None)
@@ -128,37 +129,37 @@ def correct_lines(job: JobLogs) -> str:
 # --- not loaded -----------------------------------------------------------------------------------
 
 
-def not_loaded(job: JobLogs) -> Iterator[Reason]:
+def find_why_not_loaded(job: JobLogs) -> Iterator[Reason]:
     """Why our plugin cannot have been loaded, as the library's log tells it."""
     # Releases before 2.28 name the file alone, once it is open.
     names = sorted(job.variables.get(_PLUGIN, ())) or sorted(job.names("named", "opened"))
     named, version = next(iter(names), None), next(iter(job.versions), None)
     release, library = release_of(version), version or "the library"
     if release is not None and not release.loads_ours:
-        yield _none(
+        yield _not_loaded(
             f"{version} looks for no tuner that can be used", f"use {LOADING_OURS}, or later"
         )
     if named is not None and named.lower() == "none":
-        yield _none(f"{_PLUGIN}=none switches every tuner off")
+        yield _not_loaded(f"{_PLUGIN}=none switches every tuner off")
     for other in (name for name in job.names("using") if not is_ours(name)):
-        yield _none(f"another tuner plugin is loaded: {other}")
+        yield _not_loaded(f"another tuner plugin is loaded: {other}")
     for name in job.names("unsupported"):
         yield _no_symbol(name, job, version)
-    yield from _failed(job, named, version)
+    yield from _find_failed_loads(job, named, version)
     # Releases before 2.24 say nothing at all where nobody names a tuner.
-    if any(map(job.told, LOADING)) or (named is None and job.tuning and job.scales):
-        yield _none(
+    if any(map(job.facts, LOADING)) or (named is None and job.scales_with_choices and job.scales):
+        yield _not_loaded(
             f"NCCL_TUNER_PLUGIN is not set, and {library} found no tuner by itself"
             if named is None
             else f"{library} was given {_PLUGIN}={named} and does not say that it loaded it"
         )
 
 
-def _none(text: str, remedy: str = remedies.USE_PLUGIN) -> Reason:
+def _not_loaded(text: str, remedy: str = remedies.USE_PLUGIN) -> Reason:
     return Reason(AnswerKind.NOT_LOADED, text, remedy)
 
 
-def _failed(job: JobLogs, named: str | None, version: str | None) -> Iterator[Reason]:
+def _find_failed_loads(job: JobLogs, named: str | None, version: str | None) -> Iterator[Reason]:
     """A file was looked for: it was not there, could not be loaded, or has not what is wanted."""
     missing = [name for name in job.names("not found") if name not in DEFAULTS]
     if named is not None:
@@ -167,28 +168,28 @@ def _failed(job: JobLogs, named: str | None, version: str | None) -> Iterator[Re
         for text in failed:
             if "No such file or directory" in text and text.split(":")[0] == named:
                 continue
-            yield _none(
+            yield _not_loaded(
                 f"dlopen failed: {text}",
                 "mend what it names, see with: ldd $NCCL_TUNER_PLUGIN, or use the bundled file: "
                 'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
             )
-        if failed or job.told("not found"):
+        if failed or job.facts("not found"):
             missing = [*missing, named]
     if missing:
-        yield _none(f"no such file on the ranks' hosts: {missing[0]}")
-    if named is not None and job.told("no symbol"):
+        yield _not_loaded(f"no such file on the ranks' hosts: {missing[0]}")
+    if named is not None and job.facts("no symbol"):
         yield _no_symbol(named, job, version)
 
 
 def _no_symbol(name: str, job: JobLogs, version: str | None) -> Reason:
     release = release_of(version)
     wanted = ", ".join(sorted(job.names("no symbol"))) or "ncclTunerPlugin_v…"
-    if not job.told("no symbol") and release is not None and release.loads_ours:
+    if not job.facts("no symbol") and release is not None and release.loads_ours:
         newest, oldest = release.interfaces[0], release.interfaces[-1]
         wanted = f"ncclTunerPlugin_v{newest}" + (f" down to v{oldest}" if newest > oldest else "")
     itself = _COLLECTIVES.fullmatch(PurePath(name).name)
     what = "; it is the library of the collectives itself, and no plugin" if itself else ""
-    return _none(
+    return _not_loaded(
         f"{name} has no symbol that {version or 'the library'} looks for ({wanted}){what}",
         "use the plugin that comes with rccltune, which has versions 2 to 7: export "
         'NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',

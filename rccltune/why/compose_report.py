@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
-from rccltune.why.answers import SizeAnswers, by_sums
+from rccltune.why.answers import SizeAnswers, answer_by_summary
 from rccltune.why.differences import find_hanging_calls
 from rccltune.why.job_logs import JobLogs
 from rccltune.why.job_report import (
@@ -17,7 +16,6 @@ from rccltune.why.job_report import (
     AnswerKind,
     CommunicatorScale,
     JobReport,
-    Key,
     Reason,
     SizeAnswer,
 )
@@ -39,30 +37,35 @@ _WEIGHT: Final = (
 _FIRST: Final = (AnswerKind.RANKS_DIFFER, AnswerKind.STUCK)
 
 
-def job_report(job: JobLogs, known: JobKnowledge) -> JobReport:
+def compose_report(job: JobLogs, known: JobKnowledge) -> JobReport:
     """All answers and remarks that the facts give.
 
     Args:
         job: all facts.
         known: what other packages know.
     """
-    judge = SizeAnswers(job, known)
-    answers = [*_hanging(job), *_stuck(job), *_by_size(job, judge), *_nameless(job)]
+    size_answers = SizeAnswers(job, known)
+    answers = [
+        *_answer_hanging_calls(job),
+        *_answer_stuck_calls(job),
+        *_answer_sizes(job, size_answers),
+        *_answer_nameless_choices(job),
+    ]
     # The summary names rules that were hit: all that is known where single sizes stay open.
     open_scales = {answer.where for answer in answers if answer.kind is AnswerKind.UNKNOWN}
     for where in sorted(open_scales & set(job.hits), key=str):
-        answers += _hits(job, where, known)
-    answers += _by_scale(job, judge, known)
+        answers += _answer_hits(job, where, known)
+    answers += _answer_scales(job, size_answers, known)
     if not answers:
-        reason = judge.cause(NOWHERE)
-        answers = [_answer(NOWHERE, None, (), reason)] if reason is not None else []
+        reason = size_answers.find_cause(NOWHERE)
+        answers = [_make_answer(reason, NOWHERE)] if reason is not None else []
     answers.sort(key=_order)
     remarks = tuple(job_remarks(job, known, answers))
     return JobReport(
         questions=job_questions(job, answers, remarks),
         answers=tuple(answers),
         remarks=remarks,
-        is_benchmark=job.tables > 0,
+        is_benchmark=job.n_tables > 0,
     )
 
 
@@ -78,43 +81,52 @@ def _order(answer: SizeAnswer) -> tuple[int, int, int, int, int]:
     )
 
 
-def _hanging(job: JobLogs) -> Iterator[SizeAnswer]:
+def _make_answer(
+    reason: Reason,
+    where: CommunicatorScale,
+    collective: Collective | None = None,
+    sizes: Sequence[int] = (),
+    channels: Collection[int] = (),
+) -> SizeAnswer:
+    """An answer said of sizes; of any where there are none."""
+    return SizeAnswer(
+        where=where,
+        collective=collective,
+        min_nbytes=min(sizes, default=None),
+        max_nbytes=max(sizes, default=None),
+        n_sizes=len(sizes),
+        kind=reason.kind,
+        text=reason.text,
+        remedy=reason.remedy,
+        channels=(min(channels), max(channels)) if channels else None,
+    )
+
+
+def _answer_hanging_calls(job: JobLogs) -> Iterator[SizeAnswer]:
     """Calls that ranks of a communicator run differently."""
     for call, reason, _ in find_hanging_calls(job):
-        yield _answer(call.key[0], call.key, (call.key[2],), reason)
+        where, collective, nbytes = call.key
+        yield _make_answer(reason, where, collective, (nbytes,))
 
 
-def _nameless(job: JobLogs) -> Iterator[SizeAnswer]:
-    """Choices of which no line names the collective."""
-    for (where, nbytes), record in sorted(job.nameless.items(), key=str):
-        ran = [one for one in record.ran if one is not None]
-        took = ", ".join(f"{one}{remedies.as_asked(job.variables, one)}" for one in ran)
-        reason = Reason(
-            AnswerKind.UNKNOWN,
-            f"a call took {took or 'what has no name here'}; which collective is not told",
-            remedies.TELL_LIBRARY,
-        )
-        yield _answer(where, None, (nbytes,), reason)
-
-
-def _stuck(job: JobLogs) -> Iterator[SizeAnswer]:
+def _answer_stuck_calls(job: JobLogs) -> Iterator[SizeAnswer]:
     """Calls that ended the job: no rule helps, since a tuner can only choose from what is left."""
     library = job.library or "the library"
-    for stuck in job.stuck:
-        name = stuck.collective.value if stuck.collective else "a call"
-        kind = f" of {stuck.dtype}" if stuck.dtype else ""
-        limits = stuck.limits or _limits(job)
-        set_to = ", ".join(f"{variable}={value}" for variable, value in limits)
-        why = f" and ended the job: {set_to} leaves none that can" if set_to else ""
+    for call in job.stuck_calls:
+        name = call.collective.value if call.collective else "a call"
+        kind = f" of {call.dtype}" if call.dtype else ""
+        limits = call.limits or _find_limits(job)
+        settings = ", ".join(f"{variable}={value}" for variable, value in limits)
+        why = f" and ended the job: {settings} leaves none that can" if settings else ""
         reason = Reason(
             AnswerKind.STUCK,
             f"{library} found no algorithm and protocol for {name}{kind}{why}",
             remedies.lift(limits, job.library) if limits else remedies.TELL_LIBRARY,
         )
-        yield replace(_answer(stuck.where, None, (), reason), collective=stuck.collective)
+        yield _make_answer(reason, call.where, call.collective)
 
 
-def _limits(job: JobLogs) -> tuple[tuple[str, str], ...]:
+def _find_limits(job: JobLogs) -> tuple[tuple[str, str], ...]:
     """Releases that do not name them said before which variables they read."""
     return tuple(
         (name, value)
@@ -123,71 +135,76 @@ def _limits(job: JobLogs) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _by_size(job: JobLogs, judge: SizeAnswers) -> Iterator[SizeAnswer]:
+def _answer_sizes(job: JobLogs, size_answers: SizeAnswers) -> Iterator[SizeAnswer]:
     """Sizes in rising order; neighbours with the same answer are one range."""
     keys = sorted(
-        (key for key in job.seen if key[2] > 0), key=lambda k: (str(k[0]), k[1].value, k[2])
+        (key for key in job.sizes if key.nbytes > 0),
+        key=lambda key: (str(key.where), key.collective.value, key.nbytes),
     )
-    judged = [(key, judge.at(key)) for key in keys]
-    for _, group in groupby(judged, key=lambda one: (one[0][0], one[0][1], one[1])):
-        members = [key for key, _ in group]
-        ran = {n for key in members for n in job.seen[key].n_channels}
-        answer = _answer(
-            members[0][0], members[0], [key[2] for key in members], judge.at(members[0])
+    reasons = {key: size_answers.answer(key) for key in keys}
+    ranges = groupby(keys, key=lambda key: (reasons[key], key.where, key.collective))
+    for (reason, where, collective), group in ranges:
+        members = list(group)
+        channels = {n for key in members for n in job.sizes[key].n_channels}
+        sizes = [key.nbytes for key in members]
+        yield _make_answer(reason, where, collective, sizes, channels)
+
+
+def _answer_nameless_choices(job: JobLogs) -> Iterator[SizeAnswer]:
+    """Choices of which no line names the collective."""
+    for (where, nbytes), record in sorted(job.nameless_choices.items(), key=str):
+        names = ", ".join(
+            f"{one}{remedies.describe_request(job.variables, one)}"
+            for one in record.ran
+            if one is not None
         )
-        yield replace(answer, channels=(min(ran), max(ran)) if ran else None)
+        reason = Reason(
+            AnswerKind.UNKNOWN,
+            f"a call took {names or 'what has no name here'}; which collective is not told",
+            remedies.TELL_LIBRARY,
+        )
+        yield _make_answer(reason, where, sizes=(nbytes,))
 
 
-def _answer(
-    where: CommunicatorScale, key: Key | None, sizes: Iterable[int], reason: Reason
-) -> SizeAnswer:
-    all_sizes = list(sizes)
-    return SizeAnswer(
-        where=where,
-        collective=key[1] if key else None,
-        min_nbytes=min(all_sizes, default=None),
-        max_nbytes=max(all_sizes, default=None),
-        n_sizes=len(all_sizes),
-        kind=reason.kind,
-        text=reason.text,
-        remedy=reason.remedy,
-    )
-
-
-def _by_scale(job: JobLogs, judge: SizeAnswers, known: JobKnowledge) -> Iterator[SizeAnswer]:
+def _answer_scales(
+    job: JobLogs, size_answers: SizeAnswers, known: JobKnowledge
+) -> Iterator[SizeAnswer]:
     """Communicators of which no call is known by its size."""
-    sized = {key[0] for key in job.seen if key[2] > 0}
-    told = {*job.starts, *job.totals, *job.hits, *job.scales} - sized
-    for where in sorted(told, key=str):
-        reason = judge.cause(where)
-        if reason is None and where in job.hits:
-            yield from _hits(job, where, known)
-        elif (reason := reason or by_sums(where, job)) is not None:
-            if where.n_ranks != 1:
-                yield _answer(where, None, (), reason)
-        elif not sized and where.n_ranks != 1:
+    with_sizes = {key.where for key in job.sizes if key.nbytes > 0}
+    without_sizes = {*job.starts, *job.summaries, *job.hits, *job.scales} - with_sizes
+    for where in sorted(without_sizes, key=str):
+        cause = size_answers.find_cause(where)
+        if cause is None and where in job.hits:
+            yield from _answer_hits(job, where, known)
+            continue
+        reason = cause or answer_by_summary(where, job)
+        if reason is None and not with_sizes:
             text = "which sizes were called is not told, nor what was answered"
             remedy = remedies.TELL_LIBRARY if job.table is not None else remedies.TELL_PLUGIN
-            yield _answer(where, None, (), Reason(AnswerKind.UNKNOWN, text, remedy))
+            reason = Reason(AnswerKind.UNKNOWN, text, remedy)
+        if reason is not None and where.n_ranks != 1:
+            yield _make_answer(reason, where)
 
 
-def _hits(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[SizeAnswer]:
+def _answer_hits(
+    job: JobLogs, where: CommunicatorScale, known: JobKnowledge
+) -> Iterator[SizeAnswer]:
     """The summary names the rules that were hit, not the sizes of the calls."""
-    unsaid = "nothing here says what ran"
-    if where in job.tuning:
-        unsaid = "the plugin's summary does not say at which sizes"
+    open_question = "nothing here says what ran"
+    if where in job.scales_with_choices:
+        open_question = "the plugin's summary does not say at which sizes"
     for answer, count in sorted(job.hits[where].items(), key=lambda one: one[0].line):
-        setting = answer.setting or "nothing"
         reason = Reason(
             AnswerKind.HIT,
-            f"rule of line {answer.line} answered {setting}, {count} times in all; {unsaid}",
+            f"rule of line {answer.line} answered {answer.setting or 'nothing'}, {count} times in "
+            f"all; {open_question}",
         )
         rule = next((one for one in known.file_rules or () if one.line == answer.line), None)
         if rule is None:
-            yield _answer(where, None, (), reason)
+            yield _make_answer(reason, where)
         else:
-            key: Key = (where, rule.collective, rule.min_nbytes)
-            yield _answer(where, key, (rule.min_nbytes, rule.max_nbytes), reason)
-    rest = by_sums(where, job)
+            sizes = (rule.min_nbytes, rule.max_nbytes)
+            yield _make_answer(reason, where, rule.collective, sizes)
+    rest = answer_by_summary(where, job)
     if rest is not None and rest.kind is not AnswerKind.HIT:
-        yield _answer(where, None, (), rest)
+        yield _make_answer(rest, where)

@@ -13,33 +13,37 @@ from rccltune.why.job_report import NOWHERE, AnswerKind, Reason
 
 # A call of a thousand sizes differs at all of them for one reason.
 _MOST: Final = 8
-_ASKED_OF_RANKS: Final = (*remedies.FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
+_SAME_ON_RANKS: Final = (*remedies.FORCING, "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
 
 
 def find_hanging_calls(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str, str]]]:
     """Calls for which two ranks of a communicator took different settings, with both lines."""
-    found: list[tuple[SharedCall, Reason, tuple[str, str]]] = []
+    hanging: list[tuple[SharedCall, Reason, tuple[str, str]]] = []
     for call, settings in job.choices.items():
-        apart = _apart(settings) if len(settings) > 1 and len(found) < _MOST else None
-        if apart is not None:
-            (first, mine), (other, taken) = apart
+        pair = (
+            _find_differing_ranks(settings) if len(settings) > 1 and len(hanging) < _MOST else None
+        )
+        if pair is not None:
+            (first, mine), (other, its) = pair
             _, collective, nbytes = call.key
             text = (
-                f"{first} took {_names(mine)} and {other} {_names(taken)} for the same "
+                f"{first} took {_names(mine)} and {other} {_names(its)} for the same "
                 f"{format_size(nbytes)} {collective.value} of communicator {call.comm}: that hangs"
             )
-            shown = (next(iter(mine.values())), next(iter(taken.values())))
-            found.append((call, Reason(AnswerKind.RANKS_DIFFER, text, remedies.ALIKE), shown))
-    return found
+            shown = (next(iter(mine.values())), next(iter(its.values())))
+            hanging.append((call, Reason(AnswerKind.RANKS_DIFFER, text, remedies.ALIKE), shown))
+    return hanging
 
 
-# What a rank took for a call, with the lines that say so.
-_Taken = dict[Setting, str]
+# Settings of a rank for a call, with the lines that say so.
+_Settings = dict[Setting, str]
 
 
-def _apart(settings: dict[Setting, dict[str, str]]) -> tuple[tuple[str, _Taken], ...] | None:
+def _find_differing_ranks(
+    settings: dict[Setting, dict[str, str]],
+) -> tuple[tuple[str, _Settings], ...] | None:
     """The first rank and one of which no setting may be one of the first's; None without one."""
-    ranks: dict[str, _Taken] = {}
+    ranks: dict[str, _Settings] = {}
     for setting, lines in settings.items():
         for rank, line in lines.items():
             ranks.setdefault(rank, {})[setting] = line
@@ -55,16 +59,16 @@ def _is_same(one: Setting, other: Setting) -> bool:
     return cell and (one.channels == other.channels or None in (one.channels, other.channels))
 
 
-def _names(taken: _Taken) -> str:
-    return " or ".join(sorted(map(str, taken)))
+def _names(its: _Settings) -> str:
+    return " or ".join(sorted(map(str, its)))
 
 
-def is_known(job: JobLogs) -> bool:
+def are_several_ranks_known(job: JobLogs) -> bool:
     """Whether several ranks tell of their choices; stock libraries write rank 0's alone."""
     return any(len(set().union(*settings.values())) > 1 for settings in job.choices.values())
 
 
-def differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
+def find_differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
     """What ranks were given differently, and the lines that show it."""
     for where, starts in job.starts.items():
         n_files, n_ways = len({one.sha256 for one in starts} - {""}), len({o.how for o in starts})
@@ -73,14 +77,14 @@ def differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
         if n_ways > 1 and where is not NOWHERE:
             yield f"some ranks of {where} have rules and others none", list(starts.values())
     for name, values in sorted(job.variables.items()):
-        if len(values) > 1 and name in _ASKED_OF_RANKS:
+        if len(values) > 1 and name in _SAME_ON_RANKS:
             known = sorted(values)
-            lines = [job.line("variable", name=name, value=value) for value in known]
+            lines = [job.find_line("variable", name=name, value=value) for value in known]
             yield f"{name} differs: {', '.join(known)}", list(filter(None, lines))
     using = sorted(job.names("using"))
     if len(using) > 1:
         text = f"ranks load different tuners: {', '.join(using)}"
-        yield text, [one.line for one in job.told("using")]
+        yield text, [one.line for one in job.facts("using")]
     if len(job.versions) > 1:
         text = f"ranks load different libraries: {', '.join(sorted(job.versions))}"
-        yield text, [one.line for one in job.told("version")]
+        yield text, [one.line for one in job.facts("version")]

@@ -15,7 +15,7 @@ from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, join_lines
 from rccltune.why import knowledge, lines, remedies
-from rccltune.why.compose_report import job_report
+from rccltune.why.compose_report import compose_report
 from rccltune.why.job_logs import Call, JobLogs
 from rccltune.why.job_report import CommunicatorScale, JobReport, TypeAndOperation
 
@@ -56,29 +56,29 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
     job = JobLogs()
     facts = lines.LineReader(job)
     for path in (one for one in paths if one not in rules):
-        named = lines.read_file(path, facts)
-        if named is not None:
-            _read_table(path, named, job, collective)
+        paths_by_size = lines.read_job_file(path, facts)
+        if paths_by_size is not None:
+            _read_table(path, paths_by_size, job, collective)
     facts.finish()
-    report = job_report(job, known)
+    report = compose_report(job, known)
     if job.is_empty or not report.answers:
-        raise _nothing(paths, job)
+        raise _no_answer(paths, job)
     return report
 
 
-def _nothing(paths: Sequence[Path], job: JobLogs) -> TooLittleDataError:
-    told = (
+def _no_answer(paths: Sequence[Path], job: JobLogs) -> TooLittleDataError:
+    message = (
         "nothing here tells what a tuner was asked: no line of the library's log of tuners, "
         "communicators or choices, none of the plugin's"
     )
     return TooLittleDataError(
-        join_lines([told, *(f"  {text}" for text in sorted(job.unread))]),
+        join_lines([message, *(f"  {text}" for text in sorted(job.unread_tables))]),
         where=", ".join(map(str, paths[:8])),
         hint=f"{remedies.TELL_ALL}.",
     )
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- table --------------------------------------------------------------------------------------
 
 
 def _is_rule_file(path: Path) -> bool:
@@ -92,7 +92,7 @@ def _is_rule_file(path: Path) -> bool:
     return _RULE_ROW.match(first) is not None
 
 
-def _table_of(path: Path, collective: Collective | None) -> parsed_log.ParsedLog:
+def _parse_table(path: Path, collective: Collective | None) -> parsed_log.ParsedLog:
     """A benchmark's table, with what the user says where it does not name its collective."""
     try:
         with log_files.open_log(path) as stream:
@@ -110,30 +110,31 @@ def _table_of(path: Path, collective: Collective | None) -> parsed_log.ParsedLog
 
 
 def _read_table(
-    path: Path, named: lines.Named, job: JobLogs, collective: Collective | None
+    path: Path, paths_by_size: dict[int, str], job: JobLogs, collective: Collective | None
 ) -> None:
     """Put down the calls of a benchmark's table, and what its own columns say of what ran."""
     try:
-        reading = _table_of(path, collective)
+        table = _parse_table(path, collective)
     except RccltuneError as error:
         # All else in the file was read; what its rows lack is said.
-        job.unread.append(f"{path}: {error.message}")
+        job.unread_tables.append(f"{path}: {error.message}")
         return
-    job.tables += reading.tables
-    columns = (reading.table[name].tolist() for name in ("key", "nbytes", "ran", "line"))
+    job.n_tables += table.tables
+    columns = (table.table[name].tolist() for name in ("key", "nbytes", "ran", "line"))
     for number, nbytes, ran, line in zip(*columns, strict=True):
-        key = reading.keys[number]
+        key = table.keys[number]
         if nbytes <= 0:
             continue
         where = CommunicatorScale(key.scale.n_nodes, key.scale.n_ranks)
-        kindred = TypeAndOperation(key.dtype, key.redop)
-        path_name = named.get(nbytes, "")
+        call_type = TypeAndOperation(key.dtype, key.redop)
+        path_name = paths_by_size.get(nbytes, "")
         place = f"{path}:{line}"
-        job.call(
-            Call("called", where, key.collective, nbytes, path=path_name, kindred=kindred), place
+        job.add_call(
+            Call("called", where, key.collective, nbytes, path=path_name, call_type=call_type),
+            place,
         )
         if ran and not path_name:
             # How many channels a size gets is no choice of a rule's; they would part every range.
             cell = replace(Setting.parse(ran), channels=None)
             text = f"{place}: the row says that {cell} ran"
-            job.call(Call("ran", where, key.collective, nbytes, setting=cell), text)
+            job.add_call(Call("ran", where, key.collective, nbytes, setting=cell), text)

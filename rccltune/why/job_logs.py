@@ -15,13 +15,13 @@ from rccltune.why.job_report import CommunicatorScale, Key, TunerAnswer, TypeAnd
 # Facts of one kind; more are noise or torn lines. Calls: of all ranks, sizes and answers.
 MAX_FACTS: Final = 4096
 MAX_CALLS: Final = 262144
-_OWN_LINES: Final = 8
+_MOST_LINES: Final = 8
 # How RCCL's own reader calls a table that is compiled into it.
 EMBEDDED: Final = "<embedded>"
 T = TypeVar("T")
 
 
-class Told(NamedTuple):
+class Fact(NamedTuple):
     """A fact: the named parts of a known line, and the first line that says it."""
 
     words: Mapping[str, str]
@@ -32,7 +32,7 @@ class Call(NamedTuple):
     """What a line says of a call.
 
     Attributes:
-        tells: ``ran``; ``answered`` by our plugin; ``applied`` by another reader of rules;
+        kind: ``ran``; ``answered`` by our plugin; ``applied`` by another reader of rules;
             ``called``; ``past`` every tuner.
         collective: None where the line does not name it.
         is_share: ``nbytes`` are a rank's own, not what a tuner sees.
@@ -43,7 +43,7 @@ class Call(NamedTuple):
         path: around the tuner.
     """
 
-    tells: str
+    kind: str
     where: CommunicatorScale
     collective: Collective | None
     nbytes: int
@@ -54,7 +54,7 @@ class Call(NamedTuple):
     code: str = ""
     offered: frozenset[Setting] | None = None
     path: str = ""
-    kindred: TypeAndOperation | None = None
+    call_type: TypeAndOperation | None = None
 
 
 class Choice(NamedTuple):
@@ -70,39 +70,39 @@ class SizeRecord:
     """All that is said of one collective at one size.
 
     Attributes:
-        said: answers of the tuner, in the order of the lines.
+        answers: of the tuner, in the order of the lines.
         codes: the plugin's reasons.
         offered: cells that could be chosen; None where nobody said.
         ran: settings that ran; None is one without a name today.
         n_channels: how many channels they ran on.
         paths: ways around the tuner that the log names itself.
-        called: a line of the call itself is there.
-        kindred: types and operations of the calls.
-        shown: the first line that says what ran.
+        is_called: a line of the call itself is there.
+        call_types: types and operations of the calls.
+        line: the first that says what ran.
     """
 
-    said: list[TunerAnswer] = field(default_factory=list)
+    answers: list[TunerAnswer] = field(default_factory=list)
     codes: set[str] = field(default_factory=set)
     offered: frozenset[Setting] | None = None
     ran: list[Setting | None] = field(default_factory=list)
     n_channels: set[int] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
-    called: bool = False
-    kindred: set[TypeAndOperation] = field(default_factory=set)
-    shown: str = ""
+    is_called: bool = False
+    call_types: set[TypeAndOperation] = field(default_factory=set)
+    line: str = ""
 
     def add(self, call: Call, line: str) -> None:
         """Take what one more line says."""
-        if call.tells == "ran":
-            _once(self.ran, call.setting)
-            self.shown = self.shown or line
-        elif call.tells in ("answered", "applied"):
-            _once(self.said, TunerAnswer(call.setting, call.rule))
+        if call.kind == "ran":
+            _append_once(self.ran, call.setting)
+            self.line = self.line or line
+        elif call.kind in ("answered", "applied"):
+            _append_once(self.answers, TunerAnswer(call.setting, call.rule))
         self.codes |= {call.code} - {""}
         self.paths |= {call.path} - {""}
-        self.called |= call.tells in ("called", "past")
+        self.is_called |= call.kind in ("called", "past")
         self.n_channels |= set() if call.n_channels is None else {call.n_channels}
-        self.kindred |= set() if call.kindred is None else {call.kindred}
+        self.call_types |= set() if call.call_type is None else {call.call_type}
         if call.offered is not None:
             self.offered = call.offered | (self.offered or frozenset())
 
@@ -148,112 +148,111 @@ class NoSettingLeft(NamedTuple):
 
 
 class JobLogs:
-    """All facts of all files. Readers put them down; :meth:`settle` then sorts calls by size.
+    """All facts of all files. Readers put them down; :meth:`sort_calls` then sorts calls by size.
 
     Attributes:
-        totals: by scale, sums of the plugin's summaries: calls, hits, misses, shut (for not
-            selectable).
+        summaries: by scale, sums of the plugin's: calls, hits, misses, not_selectable.
         hits: by scale, calls by the rule that answered them, from those summaries.
-        stuck: calls that ended the job.
-        refused: cells without bandwidth in the library's own model.
-        torn: lines of several messages; only the last one is whole.
-        tables: benchmarks' tables that were read.
-        unread: why others could not be.
-        dropped: lines on calls that did not fit.
-        seen: by scale, collective and size.
-        nameless: by scale and size, choices of which no line names the collective.
+        stuck_calls: those that ended the job.
+        unselectable_cells: those without bandwidth in the library's own model.
+        n_torn_lines: those of several messages; only the last one is whole.
+        n_tables: benchmarks' tables that were read.
+        unread_tables: why others could not be read.
+        n_dropped_lines: those on calls that did not fit.
+        sizes: records by scale, collective and size.
+        nameless_choices: by scale and size, those of which no line names the collective.
         choices: by call and setting, the ranks that took it, each with a line that says so: the
             first ones' own, then the first of all.
-        first: the first line of each kind of :attr:`Call.tells`.
-        recorded: scales whose every question to our plugin is written down.
-        tuning: scales of which lines say what ran.
+        first_lines: the first of each kind of :attr:`Call.kind`.
+        recorded_scales: those whose every question to our plugin is written down.
+        scales_with_choices: those of which lines say what ran.
     """
 
     def __init__(self) -> None:
         """Begin with nothing read."""
-        self._told: dict[str, dict[tuple[tuple[str, str], ...], Told]] = {}
+        self._facts: dict[str, dict[tuple[tuple[str, str], ...], Fact]] = {}
         self._calls: dict[Call, str] = {}
         self._choices: dict[tuple[str, Call], dict[Setting, dict[str, str]]] = {}
         self._scales: set[CommunicatorScale] = set()
-        self.totals: dict[CommunicatorScale, Counter[str]] = {}
+        self.summaries: dict[CommunicatorScale, Counter[str]] = {}
         self.hits: dict[CommunicatorScale, Counter[TunerAnswer]] = {}
-        self.stuck: dict[NoSettingLeft, str] = {}
-        self.refused: set[tuple[Collective, Setting]] = set()
-        self.torn = self.tables = self.dropped = 0
-        self.unread: list[str] = []
-        self.seen: dict[Key, SizeRecord] = {}
-        self.nameless: dict[tuple[CommunicatorScale, int], SizeRecord] = {}
+        self.stuck_calls: dict[NoSettingLeft, str] = {}
+        self.unselectable_cells: set[tuple[Collective, Setting]] = set()
+        self.n_torn_lines = self.n_tables = self.n_dropped_lines = 0
+        self.unread_tables: list[str] = []
+        self.sizes: dict[Key, SizeRecord] = {}
+        self.nameless_choices: dict[tuple[CommunicatorScale, int], SizeRecord] = {}
         self.choices: dict[SharedCall, dict[Setting, dict[str, str]]] = {}
-        self.first: dict[str, str] = {}
-        self.recorded: set[CommunicatorScale] = set()
-        self.tuning: set[CommunicatorScale] = set()
+        self.first_lines: dict[str, str] = {}
+        self.recorded_scales: set[CommunicatorScale] = set()
+        self.scales_with_choices: set[CommunicatorScale] = set()
 
     # --- putting down -----------------------------------------------------------------------------
 
-    def tell(self, tells: str, words: Mapping[str, str], line: str) -> None:
+    def add_fact(self, kind: str, words: Mapping[str, str], line: str) -> None:
         """A line says something."""
-        facts = self._told.setdefault(tells, {})
+        facts = self._facts.setdefault(kind, {})
         key = tuple(words.items())
         if key not in facts and len(facts) < MAX_FACTS:
-            facts[key] = Told(words, line)
+            facts[key] = Fact(words, line)
 
-    def call(self, call: Call, line: str, choice: Choice | None = None) -> None:
+    def add_call(self, call: Call, line: str, choice: Choice | None = None) -> None:
         """A line says something of a call, and what a rank takes for it."""
         if len(self._calls) < MAX_CALLS or call in self._calls:
             self._calls.setdefault(call, line)
         else:
-            self.dropped += 1
+            self.n_dropped_lines += 1
         # Ranks by the thousand say the same of a thousand sizes: their names alone are kept.
         at = Call("", call.where, call.collective, call.nbytes, call.is_share)
         if choice is not None:
             key = (choice.comm, at)
             if len(self._choices) < MAX_CALLS or key in self._choices:
                 ranks = self._choices.setdefault(key, {}).setdefault(choice.setting, {})
-                own = line if len(ranks) < _OWN_LINES else next(iter(ranks.values()))
-                ranks.setdefault(choice.rank, own)
+                shown = line if len(ranks) < _MOST_LINES else next(iter(ranks.values()))
+                ranks.setdefault(choice.rank, shown)
 
-    def scale(self, where: CommunicatorScale) -> None:
+    def add_scale(self, where: CommunicatorScale) -> None:
         """There is a communicator of this scale."""
         if len(self._scales) < MAX_FACTS:
             self._scales.add(where)
 
-    def count(self, where: CommunicatorScale, numbers: Mapping[str, int]) -> None:
+    def add_summary(self, where: CommunicatorScale, numbers: Mapping[str, int]) -> None:
         """One process of the plugin's sums up a communicator."""
-        if where in self.totals or len(self.totals) < MAX_FACTS:
-            self.totals.setdefault(where, Counter()).update(numbers)
+        if where in self.summaries or len(self.summaries) < MAX_FACTS:
+            self.summaries.setdefault(where, Counter()).update(numbers)
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def told(self, tells: str) -> list[Told]:
+    def facts(self, kind: str) -> list[Fact]:
         """Facts of one kind, in the order of their lines."""
-        return list(self._told.get(tells, {}).values())
+        return list(self._facts.get(kind, {}).values())
 
-    def names(self, *tells: str) -> list[str]:
+    def names(self, *kinds: str) -> list[str]:
         """What lines of these kinds name, each once."""
-        return list(dict.fromkeys(one.words["name"] for kind in tells for one in self.told(kind)))
+        return list(dict.fromkeys(one.words["name"] for kind in kinds for one in self.facts(kind)))
 
-    def line(self, tells: str, **words: str) -> str | None:
+    def find_line(self, kind: str, **words: str) -> str | None:
         """The first line of a kind that has these words."""
         wanted = words.items()
-        return next((one.line for one in self.told(tells) if wanted <= one.words.items()), None)
+        return next((one.line for one in self.facts(kind) if wanted <= one.words.items()), None)
 
     @cached_property
     def variables(self) -> dict[str, list[str]]:
         """Values of each variable that the library says it read."""
         values: dict[str, list[str]] = {}
-        for one in self.told("variable"):
-            _once(values.setdefault(one.words["name"], []), one.words["value"])
+        for one in self.facts("variable"):
+            _append_once(values.setdefault(one.words["name"], []), one.words["value"])
         return values
 
     @cached_property
-    def added(self) -> dict[str, str]:
+    def added_variables(self) -> dict[str, str]:
         """Variables that a network plugin put into the environment."""
-        return {one.words["name"]: one.words["value"] for one in self.told("added")}
+        return {one.words["name"]: one.words["value"] for one in self.facts("added")}
 
     @cached_property
     def versions(self) -> list[str]:
         """What libraries say of themselves, ``RCCL 2.28.3-…``."""
-        words = (one.words for one in self.told("version"))
+        words = (one.words for one in self.facts("version"))
         return list(dict.fromkeys(f"{one['family']} {one['version']}" for one in words))
 
     @property
@@ -266,7 +265,7 @@ class JobLogs:
         """How our plugin began, by scale, each with a line that says so."""
         starts: dict[CommunicatorScale, dict[PluginStart, str]] = {}
         for how in ("rules", "without rules", "stopped"):
-            for words, line in self.told(how):
+            for words, line in self.facts(how):
                 where = CommunicatorScale(int(words["nodes"]), int(words["ranks"]))
                 names = ("text", "file", "sha256", "needs")
                 start = PluginStart(how, *(words.get(name, "") for name in names))
@@ -276,33 +275,33 @@ class JobLogs:
     @property
     def needs(self) -> list[str]:
         """Variables that rule files want and the job lacks."""
-        return sorted({one.needs for found in self.starts.values() for one in found if one.needs})
+        return sorted({one.needs for starts in self.starts.values() for one in starts if one.needs})
 
     @property
     def rule_file(self) -> str | None:
         """The file whose rules our plugin read, where it was one."""
-        read = {one.path for found in self.starts.values() for one in found if one.path}
+        read = {one.path for starts in self.starts.values() for one in starts if one.path}
         return read.pop() if len(read) == 1 else None
 
     @cached_property
-    def loaded(self) -> dict[str, int]:
+    def rules_loaded(self) -> dict[str, int]:
         """How many rules another reader than our plugin took, by file."""
-        return {one.words["file"]: int(one.words["rules"]) for one in self.told("loaded")}
+        return {one.words["file"]: int(one.words["rules"]) for one in self.facts("loaded")}
 
     @property
     def table(self) -> str | None:
         """The file that another reader took; None where none took one."""
-        return next(iter((*self.names("table"), *self.loaded)), None)
+        return next(iter((*self.names("table"), *self.rules_loaded)), None)
 
     @property
-    def is_embedded(self) -> bool:
+    def has_embedded_table(self) -> bool:
         """Whether that is compiled into the library."""
         return (self.table or "").startswith(EMBEDDED)
 
     @property
-    def table_named(self) -> str:
+    def table_name(self) -> str:
         """Name of whose file that is, in words."""
-        if self.table is None or self.is_embedded:
+        if self.table is None or self.has_embedded_table:
             return "the library's embedded table"
         named = self.table in self.variables.get("NCCL_TUNER_CONFIG_FILE", ())
         return self.table if named else f"the library's own file {self.table}"
@@ -310,7 +309,7 @@ class JobLogs:
     @property
     def has_our_plugin(self) -> bool:
         """Whether a line shows that our plugin was there."""
-        return bool(self.starts or self.recorded) or any(map(is_ours, self.names("using")))
+        return bool(self.starts or self.recorded_scales) or any(map(is_ours, self.names("using")))
 
     @property
     def scales(self) -> set[CommunicatorScale]:
@@ -321,58 +320,62 @@ class JobLogs:
     def is_empty(self) -> bool:
         """Whether nothing at all was understood."""
         kinds = ("version", "variable", "table", "loaded", *LOADING)
-        known = self.seen or self.nameless or self.starts or self._scales or self.totals
-        return not (known or self.stuck or any(map(self.told, kinds)))
+        known = self.sizes or self.nameless_choices or self.starts or self._scales or self.summaries
+        return not (known or self.stuck_calls or any(map(self.facts, kinds)))
 
     # --- sorting ----------------------------------------------------------------------------------
 
-    def settle(self, nodes: Mapping[int, int]) -> None:
+    def sort_calls(self, nodes: Mapping[int, int]) -> None:
         """All files were read: put together what was said in parts.
 
         Args:
             nodes: number of nodes by number of ranks, where nothing else says it.
         """
-        scales = {*self.starts, *self._scales, *self.totals, *self.hits}
-        scales |= {one.where for one in self._calls} | {one.where for one in self.stuck}
+        scales = {*self.starts, *self._scales, *self.summaries, *self.hits}
+        scales |= {one.where for one in self._calls} | {one.where for one in self.stuck_calls}
         whole = {one for one in scales if one.n_nodes is not None and (one.n_ranks or 0) > 1}
-        known = {one: _whole(one, whole, nodes) for one in scales}
+        known = {one: _complete_scale(one, whole, nodes) for one in scales}
         self._scales = {known[one] for one in self._scales}
-        self.totals = _regrouped(self.totals, known)
-        self.hits = _regrouped(self.hits, known)
-        self.stuck = {one._replace(where=known[one.where]): x for one, x in self.stuck.items()}
+        self.summaries = _regroup(self.summaries, known)
+        self.hits = _regroup(self.hits, known)
+        self.stuck_calls = {
+            one._replace(where=known[one.where]): x for one, x in self.stuck_calls.items()
+        }
         calls = [(one._replace(where=known[one.where]), x) for one, x in self._calls.items()]
         self._calls = {}
         for call, line in calls:
-            self.first.setdefault(call.tells, line)
+            self.first_lines.setdefault(call.kind, line)
             if call.collective is not None:
-                self._put(call, call.collective, line)
+                self._add_to_size(call, call.collective, line)
         for call, line in calls:
             if call.collective is None:
-                self._put_nameless(call, line)
-        self.recorded |= {where for where, sums in self.totals.items() if not sums["calls"]}
+                self._add_nameless(call, line)
+        self.recorded_scales |= {
+            where for where, sums in self.summaries.items() if not sums["calls"]
+        }
         for (comm, call), settings in self._choices.items():
             if call.collective in TUNABLE:
                 key = _key(call._replace(where=known[call.where]), call.collective)
                 self.choices[SharedCall(comm, key)] = settings
         self._choices = {}
 
-    def _put(self, call: Call, collective: Collective, line: str) -> None:
-        self.seen.setdefault(_key(call, collective), SizeRecord()).add(call, line)
-        if call.tells == "ran":
-            self.tuning.add(call.where)
-        elif call.tells == "answered":
-            self.recorded.add(call.where)
+    def _add_to_size(self, call: Call, collective: Collective, line: str) -> None:
+        self.sizes.setdefault(_key(call, collective), SizeRecord()).add(call, line)
+        if call.kind == "ran":
+            self.scales_with_choices.add(call.where)
+        elif call.kind == "answered":
+            self.recorded_scales.add(call.where)
 
-    def _put_nameless(self, call: Call, line: str) -> None:
+    def _add_nameless(self, call: Call, line: str) -> None:
         """Put a choice where it must be from, if the whole job has but one such collective."""
-        mine = {key for key in self.seen if key[2] == call.nbytes and _fits(key[0], call.where)}
-        names = {key[1] for key in mine or self.seen}
+        mine = {key for key in self.sizes if key[2] == call.nbytes and _fits(key.where, call.where)}
+        names = {key.collective for key in mine or self.sizes}
         if len(names) == 1:
-            where = mine.pop()[0] if mine else call.where
-            self._put(call._replace(where=where), names.pop(), line)
+            where = mine.pop().where if mine else call.where
+            self._add_to_size(call._replace(where=where), names.pop(), line)
             return
-        self.tuning.add(call.where)
-        self.nameless.setdefault((call.where, call.nbytes), SizeRecord()).add(call, line)
+        self.scales_with_choices.add(call.where)
+        self.nameless_choices.setdefault((call.where, call.nbytes), SizeRecord()).add(call, line)
 
 
 # What lines say of looking for a tuner (tells of messages.yaml).
@@ -389,10 +392,10 @@ def is_ours(name: str) -> bool:
 def _key(call: Call, collective: Collective) -> Key:
     """Where, collective and size as a tuner sees it; a rank's own bytes where that is not known."""
     n_ranks = call.where.n_ranks if call.is_share and collective.is_shared else 1
-    return (call.where, collective, call.nbytes * (n_ranks or 1))
+    return Key(call.where, collective, call.nbytes * (n_ranks or 1))
 
 
-def _once(values: list[T], one: T) -> None:
+def _append_once(values: list[T], one: T) -> None:
     if one not in values:
         values.append(one)
 
@@ -402,7 +405,7 @@ def _fits(whole: CommunicatorScale, part: CommunicatorScale) -> bool:
     return part.n_ranks in (None, whole.n_ranks) and part.n_nodes in (None, whole.n_nodes)
 
 
-def _whole(
+def _complete_scale(
     part: CommunicatorScale, whole: set[CommunicatorScale], nodes: Mapping[int, int]
 ) -> CommunicatorScale:
     """The scale that one of which not all is known must be; itself where several fit."""
@@ -416,7 +419,7 @@ def _whole(
     return part
 
 
-def _regrouped(
+def _regroup(
     counts: Mapping[CommunicatorScale, Counter[T]],
     known: Mapping[CommunicatorScale, CommunicatorScale],
 ) -> dict[CommunicatorScale, Counter[T]]:

@@ -121,8 +121,14 @@ class CommunicatorScale(NamedTuple):
 
 
 NOWHERE = CommunicatorScale(None, None)
-# Where, collective, size as a tuner sees it.
-Key = tuple[CommunicatorScale, Collective, int]
+
+
+class Key(NamedTuple):
+    """What an answer is of: a size in bytes as a tuner sees it, of a collective at a scale."""
+
+    where: CommunicatorScale
+    collective: Collective
+    nbytes: int
 
 
 class TunerAnswer(NamedTuple):

@@ -26,13 +26,13 @@ _RCCLX: Final = "RCCL_ENABLE_DDA"
 
 
 def find_paths_around(
-    key: Key, kindred: Iterable[TypeAndOperation], job: JobLogs
+    key: Key, call_type: Iterable[TypeAndOperation], job: JobLogs
 ) -> dict[str, str | None]:
     """Paths that may take such calls before a tuner is asked, each with what switches it off.
 
     Args:
         key: scale, collective and size.
-        kindred: types and operations of the calls.
+        call_type: types and operations of the calls.
         job: its library and variables.
     """
     where, collective, nbytes = key
@@ -44,16 +44,16 @@ def find_paths_around(
     release = release_of(job.library)
     # Meta's RCCLX prints RCCL's number, so that a path of its own may be the only one.
     for here in (replace(site, is_rcclx=is_rcclx), replace(site, is_rcclx=True)):
-        found = {
+        paths = {
             past.path: past.switch
-            for one in kindred
+            for one in call_type
             for past in paths_past(
                 replace(here, dtype=one.dtype, redop=one.redop), (collective,), variables
             )
             if past.min_nbytes <= nbytes <= past.max_nbytes
         }
-        if found:
-            return dict(found)
+        if paths:
+            return dict(paths)
         if release is not None and release.has_symmetric:
             # No sweep measures them, so that the catalog does not list them.
             return {"symmetric kernels or copy engines": None}
@@ -94,7 +94,7 @@ class JobKnowledge:
             self._arch = file.arch_or_vendor
         self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
-    def overwrite(self, library: str | None, key: Key, asked: Setting) -> Overwrite | None:
+    def find_overwrite(self, library: str | None, key: Key, asked: Setting) -> Overwrite | None:
         """What the library sets after the tuner, or may, where something else was answered."""
         where, collective, nbytes = key
         if where.n_nodes is None:
@@ -105,7 +105,7 @@ class JobKnowledge:
         rows = overwrites(library, collective, scale, self._arch)
         return next((row for row in rows if row.takes(call, scale, self._arch)), None)
 
-    def why_not(
+    def explain_never(
         self, setting: Setting, collective: Collective, where: CommunicatorScale, *, is_rccl: bool
     ) -> str | None:
         """Why no rule can choose a setting at all; None where one can."""
@@ -117,26 +117,26 @@ class JobKnowledge:
         cell = Setting(algorithm=setting.algorithm, protocol=setting.protocol)
         return selectable.why_not_selectable(cell, collective, scale, arch)
 
-    def rules(
-        self, collective: Collective, nbytes: int, where: CommunicatorScale
-    ) -> tuple[Rule, ...] | None:
+    def find_rules(self, key: Key) -> tuple[Rule, ...] | None:
         """Rules of the file that speak of a call, in its order; None without a file."""
         if self.file_rules is None:
             return None
         return tuple(
             rule
             for rule in self.file_rules
-            if rule.collective is collective
-            and rule.reaches(nbytes)
-            and (rule.n_nodes is None or where.n_nodes in (None, rule.n_nodes))
-            and (rule.n_ranks is None or where.n_ranks in (None, rule.n_ranks))
+            if rule.collective is key.collective
+            and rule.reaches(key.nbytes)
+            and (rule.n_nodes is None or key.where.n_nodes in (None, rule.n_nodes))
+            and (rule.n_ranks is None or key.where.n_ranks in (None, rule.n_ranks))
         )
 
-    def hole(self, collective: Collective, nbytes: int, where: CommunicatorScale) -> str | None:
+    def find_hole(self, key: Key) -> str | None:
         """The file's own words for a size without a rule."""
-        scale = _scale(where)
-        holes = (h for h in self._holes if scale is not None and h.is_of(collective, scale))
-        return next((h.reason for h in holes if h.reaches(nbytes)), None)
+        scale = _scale(key.where)
+        if scale is None:
+            return None
+        holes = (one for one in self._holes if one.is_of(key.collective, scale))
+        return next((one.reason for one in holes if one.reaches(key.nbytes)), None)
 
     @property
     def file_scales(self) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class JobKnowledge:
         return None in where or str(where) in scales or "any" in scales
 
 
-def conditions_of(rule: Rule) -> str:
+def describe_conditions(rule: Rule) -> str:
     """Conditions of a rule beside sizes and scale; empty where it has none."""
     asked = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
     words = [f"{name}={value}" for name, value in asked if value is not None]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rccltune.logs import log_files
 from rccltune.logs.library_log import (
@@ -28,6 +28,7 @@ from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, TUNABLE, Collective
 from rccltune.why.job_logs import Call, Choice, JobLogs, NoSettingLeft
 from rccltune.why.job_report import NOWHERE, CommunicatorScale, TunerAnswer, TypeAndOperation
+from rccltune.why.members import MAX_MEMBERS, LogProcess, Member, Members
 
 _MARK: Final = "rccltune: "
 _HEAD: Final = re.compile(rf"{LOG_HEAD}(?:{LOG_LEVELS}) ")
@@ -39,7 +40,6 @@ _DTYPES: Final = (
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double"),
     *("bfloat16", "fp8_e4m3", "fp8_e5m2"),
 )
-_MAX_MEMBERS: Final = 65536
 _MAX_ROWS: Final = 256
 _MAX_WORD: Final = 4096
 # Of a line that is shown.
@@ -55,68 +55,6 @@ _WANTED: Final = (b"CCL", b"ccl", b"TUNER", b"tuner", b"MSCCL", b" Bytes -> ", b
 # A row of a benchmark with -A whose columns name a path, which has no protocol.
 _PATH_ROW: Final = re.compile(rb"(?:^|\s)(\d+) +\d+ +[a-z]\w* .*? ([A-Za-z][\w*-]+) +N/A +\d+\s*$")
 _MAX_REPEATED: Final = 65536
-
-
-class LogProcess(NamedTuple):
-    """Process and device that wrote a message."""
-
-    host: str
-    pid: int
-    device: int
-
-
-class Member(NamedTuple):
-    """A rank of a communicator, as its process tells of it."""
-
-    rank: int
-    where: CommunicatorScale
-    comm_id: str
-
-
-class Members:
-    """Ranks of communicators by the processes that play them."""
-
-    def __init__(self) -> None:
-        """Begin with no process met."""
-        # By process and address; one that was given up may give another its address.
-        self._members: dict[LogProcess, dict[str, Member]] = {}
-        # Hosts and ranks by the communicator's id.
-        self._hosts: dict[tuple[str, int], dict[int, str]] = {}
-
-    def see(self, process: LogProcess, address: str, member: Member) -> Member:
-        """Take a line that says which rank a process is; what all such lines say of it."""
-        known = self._members.get(process, {}).get(address)
-        if known is not None and known.where.n_ranks == member.where.n_ranks:
-            # One line has the nodes, another one the id.
-            whole = known.where if member.where.n_nodes is None else member.where
-            member = Member(member.rank, whole, member.comm_id or known.comm_id)
-        if process in self._members or len(self._members) < _MAX_MEMBERS:
-            self._members.setdefault(process, {})[address] = member
-        if member.comm_id and len(self._hosts) < _MAX_MEMBERS:
-            hosts = self._hosts.setdefault((member.comm_id, member.where.n_ranks or 0), {})
-            hosts[member.rank] = process.host
-        return member
-
-    def at(self, process: LogProcess | None, address: str) -> Member | None:
-        """The rank that a process plays in one of its communicators."""
-        return self._members.get(process, {}).get(address) if process else None
-
-    def choosing(self, process: LogProcess | None) -> Member:
-        """The rank whose choice a line is: it names no communicator, and rank 0 writes it alone."""
-        members = list(self._members.get(process, {}).values()) if process else []
-        first = [one for one in members if one.rank == 0] or members
-        if len({one.where for one in first}) != 1:
-            return Member(0, NOWHERE, "")
-        ids = {one.comm_id for one in first}
-        return first[0] if len(ids) == 1 else first[0]._replace(comm_id="")
-
-    def nodes_by_ranks(self) -> dict[int, int]:
-        """Nodes by ranks, where every communicator of that size that was seen whole agrees."""
-        counts: dict[int, set[int]] = {}
-        for (_, n_ranks), hosts in self._hosts.items():
-            if len(hosts) == n_ranks:
-                counts.setdefault(n_ranks, set()).add(len(set(hosts.values())))
-        return {n_ranks: nodes.pop() for n_ranks, nodes in counts.items() if len(nodes) == 1}
 
 
 @dataclass(slots=True)
@@ -153,19 +91,19 @@ class LineReader:
         self._source = self._rank = self._line = ""
         # What needs more than to be put down.
         self._take: dict[str, Callable[[Words, str], None]] = {
-            "choice": self._choice,
-            "symmetric": self._symmetric,
-            "call": self._call,
-            "stuck": self._stuck,
-            "communicator": self._communicator,
-            "applied": self._applied,
-            "model": self._model,
-            "decision": self._decision,
-            "summary": self._summary,
-            "hits": self._hits,
+            "choice": self._read_choice,
+            "symmetric": self._read_symmetric,
+            "call": self._read_call,
+            "stuck": self._read_stuck,
+            "communicator": self._read_communicator,
+            "applied": self._read_applied,
+            "model": self._read_model,
+            "decision": self._read_decision,
+            "summary": self._read_summary,
+            "hits": self._read_hits,
         }
 
-    def line(self, text: str, place: str, source: str = "", label: str = "") -> None:
+    def read_line(self, text: str, place: str, source: str = "", label: str = "") -> None:
         """Take one line.
 
         Args:
@@ -174,30 +112,30 @@ class LineReader:
             source: who wrote it, as far as that is known.
             label: what a launcher put before it.
         """
-        first, *own = text.rstrip("\n").split(_MARK)
-        rank = _RANK.search(label) if own else None
+        first, *ours = text.rstrip("\n").split(_MARK)
+        rank = _RANK.search(label) if ours else None
         self._source, self._rank = source, f"rank {rank[0]}" if rank else source
         # Torn writes may leave several of our plugin's on a line.
-        for piece in own:
-            self._known(_MARK + piece.strip(), place)
+        for piece in ours:
+            self._match_known(_MARK + piece.strip(), place)
         self._process, body = None, first
         for n, head in enumerate(_HEAD.finditer(first)):
             device = _DEVICE.search(head[0])
             self._process = LogProcess(head[1], int(head[2][:18]), int(device[1]) if device else 0)
             body = first[head.end() :]
-            self._job.torn += n == 1
-        self._known(body, place)
+            self._job.n_torn_lines += n == 1
+        self._match_known(body, place)
 
-    def _known(self, text: str, place: str) -> None:
+    def _match_known(self, text: str, place: str) -> None:
         for known in known_lines():
             if known.word in text and (match := known.pattern.search(text)) is not None:
                 self._line = f"{place}: {_whole_words(text.strip())}"
                 parts = match.groupdict(default="").items()
                 words = {name: value.strip()[:_MAX_WORD] for name, value in parts}
-                self._put(known, words, text)
+                self._add_fact(known, words, text)
                 return
 
-    def _put(self, known: KnownLine, words: dict[str, str], text: str) -> None:
+    def _add_fact(self, known: KnownLine, words: dict[str, str], text: str) -> None:
         take = self._take.get(known.tells)
         if take is not None:
             take(words, text)
@@ -210,46 +148,48 @@ class LineReader:
             words["value"] = words["value"].removesuffix(".")
         elif known.tells in ("rules", "without rules"):
             # A job makes thousands of communicators of one scale, each with a name of its own.
-            named = self._named(words.pop("comm"))
-            if named in self._scales or len(self._scales) < _MAX_MEMBERS:
-                self._scales.setdefault(named, set()).add(_where(words))
+            named = self._name_communicator(words.pop("comm"))
+            if named in self._scales or len(self._scales) < MAX_MEMBERS:
+                self._scales.setdefault(named, set()).add(_parse_scale(words))
         elif known.tells == "scale":
-            self._job.scale(_where(words))
-        self._job.tell(known.tells, words, self._line)
+            self._job.add_scale(_parse_scale(words))
+        self._job.add_fact(known.tells, words, self._line)
 
-    def _put_call(self, call: Call, choice: Choice | None = None) -> None:
-        self._job.call(call, self._line, choice)
+    def _add_call(self, call: Call, choice: Choice | None = None) -> None:
+        self._job.add_call(call, self._line, choice)
 
     # --- the library ------------------------------------------------------------------------------
 
-    def _communicator(self, words: Words, _: str) -> None:
-        member = Member(int(words["rank"]), _where(words), words.get("id", ""))
+    def _read_communicator(self, words: Words, _: str) -> None:
+        member = Member(int(words["rank"]), _parse_scale(words), words.get("id", ""))
         if self._process is not None:
-            member = self._members.see(self._process, words["comm"], member)
-        self._job.scale(member.where)
+            member = self._members.add(self._process, words["comm"], member)
+        self._job.add_scale(member.where)
 
-    def _model(self, words: Words, _: str) -> None:
+    def _read_model(self, words: Words, _: str) -> None:
         process = self._process
-        if process is not None and (process in self._models or len(self._models) < _MAX_MEMBERS):
+        if process is not None and (process in self._models or len(self._models) < MAX_MEMBERS):
             rows = self._models.setdefault(process, {})
             if len(rows) < _MAX_ROWS:
                 rows.setdefault(words["row"], words["cells"])
 
-    def _stuck(self, words: Words, text: str) -> None:
+    def _read_stuck(self, words: Words, text: str) -> None:
         """The end of a job; frameworks repeat the message, without a head, in their traces."""
-        if self._process is not None and len(self._job.stuck) < _MAX_ROWS:
+        if self._process is not None and len(self._job.stuck_calls) < _MAX_ROWS:
             limits = tuple((one[1], one[2]) for one in _LIMIT.finditer(text))
-            where = self._members.choosing(self._process).where
+            where = self._members.find_choosing(self._process).where
             collective = parse_logged_collective(words["collective"])
-            self._job.stuck[NoSettingLeft(where, collective, words["dtype"], limits)] = self._line
+            self._job.stuck_calls[NoSettingLeft(where, collective, words["dtype"], limits)] = (
+                self._line
+            )
 
-    def _symmetric(self, words: Words, _: str) -> None:
+    def _read_symmetric(self, words: Words, _: str) -> None:
         collective = parse_logged_collective(words["collective"])
         if collective is not None:
-            where, nbytes = self._members.choosing(self._process).where, int(words["nbytes"])
-            self._put_call(Call("past", where, collective, nbytes, is_share=True, path=SYMMETRIC))
+            where, nbytes = self._members.find_choosing(self._process).where, int(words["nbytes"])
+            self._add_call(Call("past", where, collective, nbytes, is_share=True, path=SYMMETRIC))
 
-    def _choice(self, words: Words, _: str) -> None:
+    def _read_choice(self, words: Words, _: str) -> None:
         collective = parse_logged_collective(words["collective"])
         if words["collective"] and collective is None:
             return
@@ -257,7 +197,7 @@ class LineReader:
         last = words["last"]
         call = Call(
             "ran",
-            (member := self._members.choosing(self._process)).where,
+            (member := self._members.find_choosing(self._process)).where,
             collective,
             int(words["nbytes"]),
             # A line with a time gives the size as a tuner sees it.
@@ -268,22 +208,22 @@ class LineReader:
         choice = None
         if member.comm_id and ran is not None and self._process is not None:
             name = f"rank {member.rank} ({self._process.host}:{self._process.pid})"
-            choice = Choice(f"0x{member.comm_id}", name, _with_channels(ran, call.n_channels))
-        self._put_call(call, choice)
+            choice = Choice(f"0x{member.comm_id}", name, _set_channels(ran, call.n_channels))
+        self._add_call(call, choice)
 
-    def _applied(self, words: Words, _: str) -> None:
+    def _read_applied(self, words: Words, _: str) -> None:
         """Another reader of rule files answers a call."""
         name, channels = words["collective"], words["channels"]
         collective = TUNABLE[int(name)] if name.isdigit() else parse_logged_collective(name)
         cell = parse_logged_setting(words["algorithm"], words["protocol"])
         if collective is not None and cell is not None:
-            where = self._members.choosing(self._process).where
-            setting = _with_channels(cell, int(channels) if channels.isdigit() else None)
-            self._put_call(
+            where = self._members.find_choosing(self._process).where
+            setting = _set_channels(cell, int(channels) if channels.isdigit() else None)
+            self._add_call(
                 Call("applied", where, collective, int(words["nbytes"]), setting=setting)
             )
 
-    def _call(self, words: Words, _: str) -> None:
+    def _read_call(self, words: Words, _: str) -> None:
         # RCCL makes alltoall and the like of these two, and says only them.
         name = words["name"]
         collective = (
@@ -292,59 +232,59 @@ class LineReader:
         number, op, count = int(words["dtype"]), int(words["op"]), int(words["count"])
         if collective is None or number >= len(_DTYPES):
             return
-        member = self._members.at(self._process, words["comm"])
+        member = self._members.find(self._process, words["comm"])
         where = member.where if member else CommunicatorScale(None, int(words["ranks"]))
-        kindred = TypeAndOperation(_DTYPES[number], REDOPS[op] if op < len(REDOPS) else None)
+        call_type = TypeAndOperation(_DTYPES[number], REDOPS[op] if op < len(REDOPS) else None)
         nbytes = count * DTYPE_BYTES[_DTYPES[number]]
-        self._job.tell("calls", {}, self._line)
+        self._job.add_fact("calls", {}, self._line)
         if collective is not Collective.SENDRECV or self._process is None:
             shared = collective is not Collective.SENDRECV
-            self._put_call(
-                Call("called", where, collective, nbytes, is_share=shared, kindred=kindred)
+            self._add_call(
+                Call("called", where, collective, nbytes, is_share=shared, call_type=call_type)
             )
-        elif len(self._sends) < _MAX_MEMBERS:
-            key = (self._process, words["comm"], count, kindred)
+        elif len(self._sends) < MAX_MEMBERS:
+            key = (self._process, words["comm"], count, call_type)
             sent = self._sends.setdefault(key, _Sends(where, self._line))
-            if name == "Send" and len(sent.peers) < _MAX_MEMBERS:
+            if name == "Send" and len(sent.peers) < MAX_MEMBERS:
                 sent.peers.add(int(words["root"]))
                 sent.buffers.add(words["buffer"] if len(sent.buffers) < 2 else "")
 
     # --- our plugin -------------------------------------------------------------------------------
 
-    def _named(self, comm: str) -> tuple[str, str]:
+    def _name_communicator(self, comm: str) -> tuple[str, str]:
         return (self._source if comm.startswith("local") else "", comm)
 
-    def _of(self, comm: str) -> CommunicatorScale:
-        scales = self._scales.get(self._named(comm), set())
+    def _find_scale(self, comm: str) -> CommunicatorScale:
+        scales = self._scales.get(self._name_communicator(comm), set())
         return next(iter(scales)) if len(scales) == 1 else NOWHERE
 
-    def _decision(self, words: Words, _: str) -> None:
+    def _read_decision(self, words: Words, _: str) -> None:
         collective, comm = parse_logged_collective(words["collective"]), words["comm"]
         if collective is None:
             return
-        answer, host = _setting(words["answer"]), _setting(words["host"])
+        answer, host = _parse_setting(words["answer"]), _parse_setting(words["host"])
         offered = words["offered"]
         call = Call(
             "answered",
-            self._of(comm),
+            self._find_scale(comm),
             collective,
             int(words["nbytes"]),
             setting=answer,
             rule=int(words["line"]),
             code=words["code"],
-            offered=_cells(offered) if offered else None,
+            offered=_parse_cells(offered) if offered else None,
         )
         chosen = None if comm.startswith("local") else answer or host
-        self._put_call(call, Choice(comm, self._rank, chosen) if chosen else None)
+        self._add_call(call, Choice(comm, self._rank, chosen) if chosen else None)
 
-    def _summary(self, words: Words, _: str) -> None:
+    def _read_summary(self, words: Words, _: str) -> None:
         numbers = {name: int(value) for name, value in words.items() if name != "comm"}
-        self._job.count(self._of(words["comm"]), numbers)
+        self._job.add_summary(self._find_scale(words["comm"]), numbers)
 
-    def _hits(self, words: Words, _: str) -> None:
+    def _read_hits(self, words: Words, _: str) -> None:
         n = int(words["channels"])
-        setting = _setting(words["setting"] + (f"/{n}" if n >= 1 else ""))
-        answers = self._job.hits.setdefault(self._of(words["comm"]), Counter())
+        setting = _parse_setting(words["setting"] + (f"/{n}" if n >= 1 else ""))
+        answers = self._job.hits.setdefault(self._find_scale(words["comm"]), Counter())
         answers[TunerAnswer(setting, int(words["line"]))] += int(words["hits"])
 
     # --- end --------------------------------------------------------------------------------------
@@ -357,31 +297,30 @@ class LineReader:
         measured: up to 4 MiB on one node). A program's alltoall sends every rank another part.
         """
         is_rccl = not any(version.startswith("NCCL") for version in self._job.versions)
-        for (_, _, count, kindred), sent in self._sends.items():
-            nbytes, n_ranks = count * DTYPE_BYTES[kindred.dtype or "int8"], sent.where.n_ranks or 0
-            call = Call("called", sent.where, Collective.SENDRECV, nbytes, kindred=kindred)
+        for (_, _, count, call_type), sent in self._sends.items():
+            nbytes, n_ranks = (
+                count * DTYPE_BYTES[call_type.dtype or "int8"],
+                sent.where.n_ranks or 0,
+            )
+            call = Call("called", sent.where, Collective.SENDRECV, nbytes, call_type=call_type)
             if is_rccl and 1 < n_ranks == len(sent.peers) and len(sent.buffers) == 1:
                 call = call._replace(
-                    tells="past",
+                    kind="past",
                     collective=Collective.ALL_GATHER,
                     nbytes=nbytes * n_ranks,
                     path=DIRECT_GATHER,
                 )
-            self._job.call(call, sent.line)
-        self._job.refused |= {
+            self._job.add_call(call, sent.line)
+        self._job.unselectable_cells |= {
             (collective, setting)
             for rows in self._models.values()
             for name, collective in find_model_collectives(rows).items()
             for setting in find_cells_without_bandwidth(rows[name])
         }
-        self._job.settle(self._members.nodes_by_ranks())
+        self._job.sort_calls(self._members.nodes_by_ranks())
 
 
-# What a table's own columns name as a path, by size.
-Named = dict[int, str]
-
-
-def read_file(path: Path, reader: LineReader) -> Named | None:
+def read_job_file(path: Path, reader: LineReader) -> dict[int, str] | None:
     """Put down what the lines of one file say.
 
     Returns:
@@ -390,41 +329,41 @@ def read_file(path: Path, reader: LineReader) -> Named | None:
     Raises:
         OutputError: it cannot be read, or is no text.
     """
-    known: set[bytes] = set()
-    named: Named = {}
+    earlier: set[bytes] = set()
+    paths: dict[int, str] = {}
     table, name = False, str(path)
     with log_files.open_log(path) as stream:
         for number, (label, raw) in enumerate(log_files.read_labelled_lines(stream, name), 1):
             if b" Bytes -> " in raw or b"opCount " in raw:
                 # What a job repeats for hours is looked at once for each writer.
-                if _is_known(raw, known):
+                if _is_repeated(raw, earlier):
                     continue
             elif not any(word in raw for word in _WANTED):
                 table = table or b"algbw" in raw
                 if table and b" N/A " in raw and (row := _PATH_ROW.search(raw)) is not None:
                     word = row[2].decode("ascii")
-                    named[int(row[1][:19])] = _FEATURES.get(word, word)
+                    paths[int(row[1][:19])] = _FEATURES.get(word, word)
                 continue
             elif b" rank " in raw and b"comm " in raw:
                 # A writer with another communicator says other things with the same words.
-                known.clear()
+                earlier.clear()
             text, before = raw.decode("utf-8", "replace"), label.decode("utf-8", "replace")
-            reader.line(text, f"{name}:{number}", name, before)
-    return named if table else None
+            reader.read_line(text, f"{name}:{number}", name, before)
+    return paths if table else None
 
 
-def _is_known(raw: bytes, known: set[bytes]) -> bool:
+def _is_repeated(raw: bytes, earlier: set[bytes]) -> bool:
     """Whether a writer said the same before; a call's number and addresses are no part of it."""
     at = raw.find(b" NCCL ")
     # host:pid:tid stands before [device]; times and labels before that differ from line to line.
     begin = raw.rfind(b" ", 0, max(raw.rfind(b" ", 0, at), 0)) + 1
     first, second = raw.find(b"opCount "), raw.find(b" count ")
     outside = raw[begin:] if first < 0 else raw[begin:first] + raw[second:]
-    if outside in known:
+    if outside in earlier:
         return True
-    if len(known) >= _MAX_REPEATED:
-        known.clear()
-    known.add(outside)
+    if len(earlier) >= _MAX_REPEATED:
+        earlier.clear()
+    earlier.add(outside)
     return False
 
 
@@ -434,25 +373,25 @@ def _whole_words(text: str) -> str:
     return kept if kept == text else f"{kept or text[:_MAX_SHOWN]} …"
 
 
-def _where(words: Words) -> CommunicatorScale:
+def _parse_scale(words: Words) -> CommunicatorScale:
     nodes = words.get("nodes")
     return CommunicatorScale(int(nodes) if nodes else None, int(words["ranks"]))
 
 
-def _with_channels(cell: Setting, channels: int | None) -> Setting:
+def _set_channels(cell: Setting, channels: int | None) -> Setting:
     """A cell and its channels; fewer than 1 leave them to the library."""
     n_channels = channels if channels is not None and channels >= 1 else None
     return Setting(algorithm=cell.algorithm, protocol=cell.protocol, channels=n_channels)
 
 
 @lru_cache(maxsize=1024)
-def _cells(text: str) -> frozenset[Setting]:
+def _parse_cells(text: str) -> frozenset[Setting]:
     """Cells with a name; a library may have more. ``-`` is none."""
-    settings = map(_setting, text.split(","))
+    settings = map(_parse_setting, text.split(","))
     return frozenset(setting for setting in settings if setting is not None)
 
 
-def _setting(text: str) -> Setting | None:
+def _parse_setting(text: str) -> Setting | None:
     """``tree/ll128/16`` of the plugin's; None for ``none``, ``-``, and names not known today."""
     if text in ("none", "-"):
         return None

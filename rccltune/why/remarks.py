@@ -26,23 +26,23 @@ def job_remarks(
     """The variables, the files, the library, and what the files do not say."""
     yield from _about_variables(job, known)
     yield from _about_rules(job)
-    for where, sums in sorted(job.totals.items(), key=str)[:_MOST_TOTALS]:
+    for where, sums in sorted(job.summaries.items(), key=str)[:_MOST_TOTALS]:
         yield JobRemark(
             text=f"the plugin was asked {sums['calls']:,} times for {where}, all ranks together: "
-            f"{sums['hits']:,} rule hits, {sums['misses']:,} without a rule, {sums['shut']:,} "
-            "not selectable"
+            f"{sums['hits']:,} rule hits, {sums['misses']:,} without a rule, "
+            f"{sums['not_selectable']:,} not selectable"
         )
     yield from _about_library(job, known)
     yield from _about_files(job, known)
-    yield from _not_told(job, answers)
+    yield from _about_missing_lines(job, answers)
 
 
 def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
     for name in (*remedies.FORCING, "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"):
         for value in sorted(job.variables.get(name, ())):
             yield JobRemark(
-                text=f"{name}={value} is set in the job and {_limited(name, value, known)}",
-                remedy=None if name in job.added else remedies.unset(name),
+                text=f"{name}={value} is set in the job and {_describe_limit(name, value, known)}",
+                remedy=None if name in job.added_variables else remedies.unset(name),
             )
     for need in job.needs:
         yield JobRemark(
@@ -50,7 +50,7 @@ def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
         )
 
 
-def _limited(name: str, value: str, known: JobKnowledge) -> str:
+def _describe_limit(name: str, value: str, known: JobKnowledge) -> str:
     """Effect of a variable on rules, counted where there is a file."""
     rules = known.file_rules or ()
     if not rules or name not in ("NCCL_ALGO", "NCCL_PROTO"):
@@ -65,28 +65,28 @@ def _limited(name: str, value: str, known: JobKnowledge) -> str:
 
 def _about_rules(job: JobLogs) -> Iterator[JobRemark]:
     """What a file's rules are bound to, what lines mean, and rules that can never match."""
-    bound = {(one.words["measured"], one.words["library"]) for one in job.told("rules")}
+    bound = {(one.words["measured"], one.words["library"]) for one in job.facts("rules")}
     for measured, runs in sorted(bound - {("", "")}):
         yield JobRemark(
             text=f"the rules were measured with {measured}, and the job runs {runs}",
             remedy=plugin_reasons()["R16"].remedy,
         )
-    unchecked = {name for one in job.told("rules") for name in one.words["unchecked"].split(",")}
+    unchecked = {name for one in job.facts("rules") for name in one.words["unchecked"].split(",")}
     if unchecked - {""}:
         names = " and ".join(sorted(unchecked - {""}))
         yield JobRemark(
             text=f"the rule file names its {names}, which the plugin could not find out here: not "
             "checked"
         )
-    for words, line in job.told("remark"):
+    for words, line in job.facts("remark"):
         yield JobRemark(text=f"{words['text']} ({line})", remedy=words["remedy"] or None)
-    yield from _that_never_match(job)
+    yield from _about_rules_that_never_match(job)
 
 
-def _that_never_match(job: JobLogs) -> Iterator[JobRemark]:
+def _about_rules_that_never_match(job: JobLogs) -> Iterator[JobRemark]:
     """Rules of NVIDIA's example plugin, which says what it read."""
     scales = {where for where in job.scales if where.n_nodes is not None}
-    for words, line in job.told("rule"):
+    for words, line in job.facts("rule"):
         collective: Collective | None = parse_logged_collective(words["collective"])
         setting = parse_logged_setting(words["algorithm"], words["protocol"])
         nodes, ranks = (int(words[name]) for name in ("nodes", "ranks"))
@@ -121,7 +121,7 @@ def _about_library(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
         simulated = _STAND_IN in job.variables.get("NCCL_TOPO_FILE", ())
         real = ", real; times simulated" if simulated else ""
         yield JobRemark(text=f"library: {versions[0]}{real}{than}")
-    bundled = sorted(one.words["file"] for one in job.told("path"))
+    bundled = sorted(one.words["file"] for one in job.facts("path"))
     bundled = [path for path in bundled if "/torch/lib/" in path]
     if bundled:
         yield JobRemark(
@@ -148,37 +148,39 @@ def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
                 "is said of the latter",
                 remedy=remedies.SAME_FILE,
             )
-    for text in (one.words["text"] for how in ("warned", "unwritten") for one in job.told(how)):
+    for text in (one.words["text"] for how in ("warned", "unwritten") for one in job.facts(how)):
         reason = find_reason(text)
         yield JobRemark(text=f"the plugin says: {text}", remedy=reason.remedy if reason else None)
-    if job.dropped:
-        yield JobRemark(text=f"{job.dropped} lines on further calls did not fit and are left out")
+    if job.n_dropped_lines:
+        yield JobRemark(
+            text=f"{job.n_dropped_lines} lines on further calls did not fit and are left out"
+        )
 
 
-def _not_told(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark]:
+def _about_missing_lines(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark]:
     """What the files do not say, and how to be told."""
     kinds = {answer.kind for answer in answers}
     unknown = AnswerKind.UNKNOWN in kinds
-    for text in sorted(job.unread):
+    for text in sorted(job.unread_tables):
         yield JobRemark(
             text=f"rows like those of a benchmark are left out: {text}",
             remedy="say what it measured with --collective all_reduce" if unknown else None,
         )
-    if job.torn:
+    if job.n_torn_lines:
         yield JobRemark(
-            text=f"{job.torn} lines hold messages of several ranks, cut where they met: only the "
-            "last one of each is read",
+            text=f"{job.n_torn_lines} lines hold messages of several ranks, cut where they met: "
+            "only the last one of each is read",
             remedy=remedies.TELL_LIBRARY,
         )
-    if not job.tuning and (AnswerKind.HIT in kinds or unknown):
+    if not job.scales_with_choices and (AnswerKind.HIT in kinds or unknown):
         yield JobRemark(
             text="these files have no line of what the library chose (subsystem TUNING)",
             remedy=remedies.TELL_LIBRARY,
         )
     # Where no plugin is loaded, a path around it is not what anybody wants to know.
     loaded = kinds != {AnswerKind.NOT_LOADED} and kinds
-    silent = not job.told("calls") and not job.tables and not job.recorded
-    if loaded and silent and (job.tuning or unknown):
+    is_without_calls = not job.facts("calls") and not job.n_tables and not job.recorded_scales
+    if loaded and is_without_calls and (job.scales_with_choices or unknown):
         yield JobRemark(
             text="calls that ask no tuner leave no line here (subsystem COLL): what is bypassed "
             "cannot be seen",

@@ -43,13 +43,13 @@ def export(text: str) -> str:
     return f"set on every rank: export {text}"
 
 
-def measured(exports: Iterable[str | None]) -> str | None:
+def measure_without(exports: Iterable[str | None]) -> str | None:
     """Take a path away with the first of these: it may well be faster than every rule."""
     first = next(filter(None, exports), None)
     return f"{export(first)}, and measure whether that is faster" if first else None
 
 
-def tell_rules(path: str | None) -> str:
+def ask_for_rules(path: str | None) -> str:
     """Answers at single sizes need the file; the plugin says which one it read."""
     return f"give the job's rule file as well: {path or 'FILE'}"
 
@@ -86,20 +86,20 @@ def admits(name: str, value: str, setting: Setting, collective: Collective | Non
     return setting.protocol is None or protocols is None or setting.protocol in protocols
 
 
-def as_asked(variables: dict[str, list[str]], ran: Setting) -> str:
+def describe_request(variables: dict[str, list[str]], ran: Setting) -> str:
     """``, as NCCL_PROTO=Simple asks``, where the job's environment leaves nothing else."""
     asking = [
         f"{name}={value}"
         for name in FORCING
         for value in sorted(variables.get(name, ()))
-        if (left := _allowed(name, value)) is not None
+        if (left := _find_allowed(name, value)) is not None
         and len(left) == 1
         and left <= {ran.algorithm, ran.protocol}
     ]
     return f", as {' and '.join(asking)} ask{'s'[: len(asking) == 1]}" if asking else ""
 
 
-def _allowed(name: str, value: str) -> frozenset[Algorithm] | frozenset[Protocol] | None:
+def _find_allowed(name: str, value: str) -> frozenset[Algorithm] | frozenset[Protocol] | None:
     if name.endswith("ALGO"):
         return allowed_names(value, Algorithm, None)
     return allowed_names(value, Protocol, None)

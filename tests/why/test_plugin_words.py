@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.logs.messages import plugin_reasons
-from rccltune.why.compose_report import job_report
+from rccltune.why.compose_report import compose_report
 from rccltune.why.job_logs import JobLogs
 from rccltune.why.job_report import AnswerKind, CommunicatorScale, JobReport
 from rccltune.why.knowledge import JobKnowledge
@@ -27,14 +27,14 @@ def read(*lines: str) -> JobLogs:
     job = JobLogs()
     reader = LineReader(job)
     for line in lines:
-        reader.line(line, "job.log:1", "stderr")
+        reader.read_line(line, "job.log:1", "stderr")
     reader.finish()
     return job
 
 
 def answered(line: str) -> JobReport:
     """What is answered from one line of the plugin."""
-    return job_report(read(line), JobKnowledge())
+    return compose_report(read(line), JobKnowledge())
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ BEFORE = ("", "[1,0]<stderr>:", "host7: ", "garbage without an end")
 def test_each_kind_of_line_is_put_down(line: str, tells: str, words: dict[str, str]) -> None:
     """Alone, and behind whatever a launcher puts before it."""
     for before in BEFORE:
-        (told,) = read(before + line + "\n").told(tells)
+        (told,) = read(before + line + "\n").facts(tells)
         assert words.items() <= told.words.items()
 
 
@@ -132,8 +132,8 @@ def test_decisions_and_sums_are_put_down_by_scale(before: str) -> None:
         COMM + "rule line=2 setting=tree/ll channels=4 hits=9",
     ]
     job = read(*(before + line for line in lines))
-    (record,) = job.seen.values()
-    assert [(str(one.setting), one.line) for one in record.said] == [("-/-/4", 3), ("None", 0)]
+    (record,) = job.sizes.values()
+    assert [(str(one.setting), one.line) for one in record.answers] == [("-/-/4", 3), ("None", 0)]
     assert record.offered == frozenset()
-    assert job.totals == {where: {"calls": 8, "hits": 2, "misses": 2, "shut": 4}}
+    assert job.summaries == {where: {"calls": 8, "hits": 2, "misses": 2, "not_selectable": 4}}
     assert [(str(one.setting), n) for one, n in job.hits[where].items()] == [("tree/ll/4", 9)]
