@@ -150,7 +150,7 @@ def tune(
         other_s = forced.expected_s + expected_s(forced)
         forced.measuring.name = forced.folder.name
 
-    def proven(session: PreparedPerfSweep, behind_s: float, site: _Proof | None = None) -> _Proof:
+    def prove(session: PreparedPerfSweep, behind_s: float, site: _Proof | None = None) -> _Proof:
         with signals.interruptible(), session.measuring.closing():
             session.measuring.after_s = behind_s + expected_s(session)
             swept = measure_with_perf(
@@ -158,17 +158,17 @@ def tune(
             )
             session.measuring.after_s = behind_s
             importing.join()
-            return _proven(session, swept, options, reporter, site)
+            return _prove_session(session, swept, options, reporter, site)
 
-    proof = proven(prepared, other_s + showing_s)
-    done = _reported(proof, reporter, confirms, other_s + showing_s)
+    proof = prove(prepared, other_s + showing_s)
+    done = _report_session(proof, reporter, confirms, other_s + showing_s)
     left_s = prepared.measuring.left_s()
     if forced is None or (left_s is not None and left_s <= 0):
         return done
     forced.measuring.budget_s = left_s
     reporter.say(f"Session: {forced.folder}, with {'='.join(LL128_FORCED)}")
-    other_proof = proven(forced, showing_s, proof)
-    other = _reported(other_proof, reporter, confirms, showing_s)
+    other_proof = prove(forced, showing_s, proof)
+    other = _report_session(other_proof, reporter, confirms, showing_s)
     if not other_proof.is_better:
         return replace(done, forced=other)
     write_atomically(done.exports, other.exports.read_text(encoding="utf-8"))
@@ -197,7 +197,7 @@ class _Proof:
     is_better: bool = False
 
 
-def _proven(
+def _prove_session(
     prepared: PreparedPerfSweep,
     swept: SweepResult,
     options: Options,
@@ -214,14 +214,14 @@ def _proven(
         site: of the site's own session, where this one has a variable more.
     """
     try:
-        emitted = _emitted(prepared, options, reporter)
-        proof = _verified(
+        emitted = _choose_rules(prepared, options, reporter)
+        proof = _verify_file(
             _Proof(prepared=prepared, swept=swept, emitted=emitted), options, reporter
         )
     except VerificationError:
         prepared.measuring.close()
         # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        page = _shown(prepared.folder, reporter, _SHOWING_S)
+        page = _draw_and_write(prepared.folder, reporter, _SHOWING_S)
         reporter.say(f"The page that says why nothing is proven: {page.path}")
         raise
     if site is None or proof.verified is None:
@@ -239,7 +239,7 @@ def _proven(
     return replace(proof, is_better=better)
 
 
-def _reported(
+def _report_session(
     proof: _Proof, reporter: Reporter, confirms: SiteRequest | None, left_s: float
 ) -> TuneResult:
     """The last word of rccl-tests, figures and page: no rank is left that they would disturb."""
@@ -253,7 +253,7 @@ def _reported(
         try:
             verified = confirm_rules(request, verified, site, reporter)
         except VerificationError:
-            page = _shown(folder, reporter, _SHOWING_S)
+            page = _draw_and_write(folder, reporter, _SHOWING_S)
             reporter.say(f"The page that says why nothing is proven: {page.path}")
             raise
     return TuneResult(
@@ -263,7 +263,7 @@ def _reported(
         verified=(verified,) if verified else (),
         exports=proof.emitted.environment_path or folder,
         figures=folder / _FIGURES,
-        report=_shown(folder, reporter, left_s),
+        report=_draw_and_write(folder, reporter, left_s),
         simulated=site.node is not None,
         runner=site.fingerprint.runner,
     )
@@ -274,7 +274,7 @@ def _import_what_follows() -> None:
         importlib.import_module(name)
 
 
-def _shown(folder: Path, reporter: Reporter, left_s: float) -> WrittenPage:
+def _draw_and_write(folder: Path, reporter: Reporter, left_s: float) -> WrittenPage:
     """Figures, and the page; with what is behind them they roughly take so long."""
     from rccltune.report.page import report_session
     from rccltune.report.plots import plot_session
@@ -291,7 +291,7 @@ def _shown(folder: Path, reporter: Reporter, left_s: float) -> WrittenPage:
     return report_session(folder, reporter=reporter, overwrite=True)
 
 
-def _emitted(
+def _choose_rules(
     prepared: PreparedPerfSweep,
     options: Options,
     reporter: Reporter,
@@ -305,7 +305,7 @@ def _emitted(
     return emitted
 
 
-def _verified(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
+def _verify_file(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
     """Verify the file, where it has rules; only then does one lie where jobs look for it."""
     from rccltune.verify.rewriting import exports_without
     from rccltune.verify.verification import verify_rules
@@ -317,7 +317,7 @@ def _verified(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
         write_atomically(emitted.path, emitted.text)
         write_atomically(emitted.environment_path, emitted.environment_text)
         return proof
-    request = _candidate(prepared, emitted, emitted.path, options, reporter)
+    request = _write_candidate(prepared, emitted, emitted.path, options, reporter)
     verified = verify_rules(
         request,
         prepared.sweep,
@@ -330,7 +330,7 @@ def _verified(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
     return replace(proof, request=request, verified=verified)
 
 
-def _candidate(
+def _write_candidate(
     prepared: PreparedPerfSweep,
     one: EmittedRules,
     path: Path,
