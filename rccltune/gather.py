@@ -32,7 +32,7 @@ MACHINE: Final = "machine"
 LEFT_OUT: Final = "left-out"
 
 
-def _named(words: str) -> frozenset[str]:
+def _name_words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
@@ -43,7 +43,7 @@ _LINES: Final = re.compile(
     r"samples\.csv|runs/\d+/(?:plan\.txt|rank-\d+\.csv)|(?:[a-z0-9-]+/)?rccl_tuner[\w.-]*\.csv"
 )
 # Fields of a session's JSON files, at whatever depth they stand.
-FIELDS: Final = _named(
+FIELDS: Final = _name_words(
     """
     format id tool simulated samples_of n_samples fingerprint product arch cu_count mode compute
     memory hosts devices benchmark_sha256 serves ranks_per_process binding runner setup name
@@ -61,7 +61,7 @@ FIELDS: Final = _named(
     """
 )
 # Fields of what ``detect --json`` says of a machine.
-MACHINE_FIELDS: Final = _named(
+MACHINE_FIELDS: Final = _name_words(
     """
     format host status reason vendor product arch device_id mode n_hidden boot_id driver kernel rocm
     kfd_generation n_devices xgmi_hops disagreements
@@ -74,7 +74,7 @@ MACHINE_FIELDS: Final = _named(
     """
 )
 # Remarks of ranks' and rule files by their first word.
-REMARKS: Final = _named(
+REMARKS: Final = _name_words(
     """
     rccltune-perf simulated version runtime plugin host rank device fact free numa failed
     variable done
@@ -83,7 +83,7 @@ REMARKS: Final = _named(
     """
 )
 # Variables that choose, that a library reads, or that say which devices there are.
-VARIABLES: Final = _named(
+VARIABLES: Final = _name_words(
     """
     NCCL_ALGO NCCL_ALLOC_P2P_NET_LL_BUFFERS NCCL_BUFFSIZE NCCL_COLLNET_ENABLE NCCL_CROSS_NIC
     NCCL_CUMEM_ENABLE NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DMABUF_ENABLE NCCL_GRAPH_REGISTER
@@ -224,14 +224,14 @@ def gather_session(folder: Path) -> ArchiveContent:
             content.left_out[name] = "a link"
         else:
             try:
-                taken = _taken(name, read_regular(path).decode(), names)
+                taken = _reduce_file(name, read_regular(path).decode(), names)
                 content.files[f"session/{name}"] = taken.encode()
             except (RccltuneError, ValueError, RecursionError):
                 content.left_out[name] = "cannot be read"
     return content
 
 
-def _taken(name: str, text: str, names: NameHasher) -> str:
+def _reduce_file(name: str, text: str, names: NameHasher) -> str:
     """What may be sent of a file of a session; ValueError where it is none of ours."""
     if _JSON.fullmatch(name):
         return _json_text(_listed(json.loads(text), "", FIELDS, names))

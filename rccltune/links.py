@@ -145,7 +145,7 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
         if site.node is not None:
             node = prepared.folder / _FOLDER / store.NODE_FILE
             files.write_atomically(node, compiled.written(site.node))
-        done = _link_map(prepared, tuple(_measured(prepared, reporter)))
+        done = _link_map(prepared, tuple(_measure_missing(prepared, reporter)))
         if len(done.failed) == len(done.pairs):
             first = done.failed[0]
             raise LaunchError(
@@ -157,7 +157,7 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
     return done
 
 
-def _measured(prepared: LinkMapPlan, reporter: Reporter) -> list[PairTimes]:
+def _measure_missing(prepared: LinkMapPlan, reporter: Reporter) -> list[PairTimes]:
     """Measure what is missing."""
     made = []
     for number, pair in enumerate(prepared.chosen, start=1):

@@ -230,7 +230,7 @@ def remark(library: str | None, scale: Scale, arch: str | None) -> str | None:
     rows = {row: None for one in TUNABLE for row in overwrites(library, one, scale, arch)}
     if not rows:
         return None
-    said = "; ".join(_said(library, row, row.collectives, scale.n_ranks) for row in rows)
+    said = "; ".join(_describe_row(library, row, row.collectives, scale.n_ranks) for row in rows)
     return f"{said}. What NCCL_PROTO forces runs; verify asks this library at each rule's ends"
 
 
@@ -253,10 +253,10 @@ def losses(
                 for row in overwrites(library, rule.collective, scale, arch):
                     if row.takes(rule, scale, arch):
                         concerned.setdefault((row, scale.n_ranks), {})[rule.collective] = None
-    return tuple(_said(library, row, names, n) for (row, n), names in concerned.items())
+    return tuple(_describe_row(library, row, names, n) for (row, n), names in concerned.items())
 
 
-def _said(
+def _describe_row(
     library: str | None, row: Overwrite, collectives: Iterable[Collective], n_ranks: int
 ) -> str:
     """``RCCL 2.27.7, some builds: reduce_scatter up to 2.69 MiB runs ll whatever a rule says``."""

@@ -46,7 +46,7 @@ def parse_library(text: str | None) -> tuple[LibraryVendor, Version] | None:
     return (LibraryVendor(found[1]), version_of(found[2])) if found else None
 
 
-def library_named(version: str | None, arch: str | None) -> str | None:
+def name_library(version: str | None, arch: str | None) -> str | None:
     """A library with its family: benchmarks print ``2.26.6`` alone, and NCCL has such numbers too.
 
     Args:

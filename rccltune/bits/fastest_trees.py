@@ -88,7 +88,7 @@ def choose_same_bits(
             chosen.append(one)
             found += _zones(one, samples, target, tolerance)
     name = bits_name({one.collective: one.tree for one in chosen})
-    words = [_said(one) for one in chosen]
+    words = [_describe_tree(one) for one in chosen]
     if any(zone.target.scale.n_ranks == 2 for zone in found):
         words.append("bits: of two ranks every choice has the same bits, since a + b is b + a")
     return ChosenBits(name=name, zones=tuple(found), words=tuple(words))
@@ -104,7 +104,7 @@ def bits_name(trees: Mapping[Collective, str]) -> str:
     return f"trees-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _said(one: OneTree) -> str:
+def _describe_tree(one: OneTree) -> str:
     up_to = format_size(one.largest)
     if one.collective is Collective.REDUCE_SCATTER:
         how = "each owner's elements by one tree of its own"

@@ -112,7 +112,9 @@ def candidates(table: pd.DataFrame, collective: Collective) -> tuple[Setting, ..
     found: dict[Setting, None] = {}
     for row in _orders(table, collective).to_dict("records"):
         setting, ran = Setting.parse(row["setting"]), setting_of(row["ran"])
-        if setting.channels is not None or not _is_own(row["setting"], row["answer"], row["ran"]):
+        if setting.channels is not None or not _ran_as_asked(
+            row["setting"], row["answer"], row["ran"]
+        ):
             continue
         if row["trees"] == 1:
             found[setting] = None
@@ -211,11 +213,11 @@ def is_one_tree(rows: pd.DataFrame) -> bool:
         and (rows["tree"] == rows["tree"].iloc[0]).all()
         and (rows["wrong"] == 0).all()
         and (rows["checked"] == rows["nbytes"] / widths).all()
-        and all(_is_own(*words) for words in told)
+        and all(_ran_as_asked(*words) for words in told)
     )
 
 
-def _is_own(asked: str, answered: str, ran: str) -> bool:
+def _ran_as_asked(asked: str, answered: str, ran: str) -> bool:
     """Whether what was asked for was answered, and nothing says that something else ran."""
     wanted, told, executed = Setting.parse(asked), setting_of(answered), setting_of(ran)
     if wanted.role is not Role.FORCED:

@@ -56,14 +56,14 @@ def check(
     """
     from rccltune.check.holding import check as run_check
 
-    wanted = _wanted(console, where, rules, options)
+    wanted = _read_wishes(console, where, rules, options)
     with shown_progress(console) as reporter:
         done = run_check(wanted, quick=quick, reporter=reporter)
     console.result(done, text_of(done))
     context.exit(done.exit_code)
 
 
-def _wanted(
+def _read_wishes(
     console: Console, where: Path | None, rules: Path | None, options: dict[str, Any]
 ) -> RulesToCheck:
     """What is checked: a rule file, a folder that deploy made, or a session."""

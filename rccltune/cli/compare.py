@@ -166,7 +166,7 @@ def compare(
         )
         if bits:
             _show_bits(console, asked, context)
-        done = _measured(console, asked)
+        done = _measure_rest(console, asked)
     # What was measured is shown even where a file cannot be written.
     console.result(done, text_of(done))
     if done.folder is not None:
@@ -204,7 +204,7 @@ def _here(one: CatalogRow, *, is_known: bool) -> str:
     return "no" if one.why_not else "yes" if is_known else "–"
 
 
-def _measured(console: Console, asked: ComparisonRequest) -> ComparisonResult:
+def _measure_rest(console: Console, asked: ComparisonRequest) -> ComparisonResult:
     """Measure what is left of a comparison."""
     from rccltune.compare.comparison import compare, prepare
 

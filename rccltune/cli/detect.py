@@ -54,7 +54,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
     from rccltune.machine.system import system_json
 
     if links:
-        _links_wanted(console, root, session or DEFAULT_SESSION)
+        _ask_for_links(console, root, session or DEFAULT_SESSION)
         return
     if session is not None:
         raise CommandLineError("a session is for the link map alone", hint="add --links.")
@@ -68,7 +68,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
     console.say("Next: rccltune doctor says what would spoil a measurement here.")
 
 
-def _links_wanted(console: Console, root: Path | None, session: Path) -> None:
+def _ask_for_links(console: Console, root: Path | None, session: Path) -> None:
     from rccltune.cli.detect_links import show_links
     from rccltune.machine.this_machine import local_system
     from rccltune.measure.request import session_request

@@ -43,7 +43,7 @@ def show_links(
         console.say(f"measured {done.measured}, not again; a new session measures anew")
         measured = False
     else:
-        done = _measured(console, site, session, look)
+        done = _measure_links(console, site, session, look)
         measured = True
     pictures: tuple[Path, ...] = ()
     try:
@@ -66,7 +66,7 @@ def show_links(
         )
 
 
-def _measured(
+def _measure_links(
     console: Console, site: SiteRequest, session: Path, look: Callable[[], System]
 ) -> LinkMap:
     from rccltune.links import measure_links, prepare_links

@@ -48,7 +48,9 @@ def doctor(*, console: Console, strict: bool) -> None:
     ending = ["Ready: nothing here stops a measurement."] * is_ready
     console.result(
         {"format": 1, "findings": findings},
-        join_lines((part for part in (_told(findings, console), *ending) if part), gap="\n\n"),
+        join_lines(
+            (part for part in (_print_findings(findings, console), *ending) if part), gap="\n\n"
+        ),
     )
     _end(findings, strict=strict)
     console.say("Next: rccltune tune")
@@ -72,7 +74,7 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
         )
 
 
-def _told(findings: Iterable[Finding], console: Console) -> JoinedLines:
+def _print_findings(findings: Iterable[Finding], console: Console) -> JoinedLines:
     """Findings as text, one paragraph each."""
     colors = {"stops": "red", "warns": "yellow", "notes": "cyan"}
 

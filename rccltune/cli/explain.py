@@ -84,7 +84,7 @@ def explain(
             )
         # Of thousands of rules either takes seconds.
         if console.as_json:
-            console.result(_shown(found), "")
+            console.result(_print_explanation(found), "")
         else:
             console.result(None, _text(found))
         if not found.file.rules:
@@ -166,7 +166,7 @@ def _must_be_rules(path: Path) -> None:
             )
 
 
-def _shown(found: Explanation) -> dict[str, Any]:
+def _print_explanation(found: Explanation) -> dict[str, Any]:
     return {
         "rules": (count := count_rules(found.file.rules)).rules,
         "fallbacks": count.fallbacks,

@@ -121,11 +121,11 @@ def _settings(curves: tuple[Curve, ...]) -> list[str]:
 
 def _everything(done: FitResult) -> JoinedLines:
     parts = [_curves(done.curves), "", _crossovers(done.crossovers)]
-    parts += ["", *_own(done)] if done.own else []
+    parts += ["", *_list_library_choices(done)] if done.own else []
     return join_lines(parts)
 
 
-def _own(done: FitResult) -> list[str]:
+def _list_library_choices(done: FitResult) -> list[str]:
     """Settings that the library was seen to run by itself, a line for each target."""
     lines = ["What the library runs by itself:"]
     for target, by_size in done.own_choices.items():

@@ -45,7 +45,7 @@ def prepare(console: Console, request: Request, output: Path) -> Prepared:
 
 def plan_text(prepared: Prepared) -> JoinedLines:
     """What would run, and for how long."""
-    lines = [*prepared.remarks, *prepared.plan_lines, *_not_measured(prepared)]
+    lines = [*prepared.remarks, *prepared.plan_lines, *_list_unmeasured(prepared)]
     for title, pairs in (("cleared", prepared.cleared), ("passed", prepared.passed)):
         if pairs:
             lines += [f"{title}:", *(f"  {name}={value}" for name, value in pairs)]
@@ -57,7 +57,7 @@ def plan_text(prepared: Prepared) -> JoinedLines:
     return join_lines(lines)
 
 
-def _not_measured(prepared: Prepared) -> Iterator[str]:
+def _list_unmeasured(prepared: Prepared) -> Iterator[str]:
     """Settings, sizes and collectives that a user could miss."""
     for one in prepared.excluded:
         yield f"Not measured: {one}: excluded, {one.reason}"
@@ -70,7 +70,7 @@ def _not_measured(prepared: Prepared) -> Iterator[str]:
 
 def talk_before(console: Console, prepared: Prepared) -> None:
     """What a user should know before anything starts."""
-    for said in (*prepared.remarks, *_not_measured(prepared)):
+    for said in (*prepared.remarks, *_list_unmeasured(prepared)):
         console.say(said)
     if prepared.cleared:
         pairs = ", ".join(f"{name}={value}" for name, value in prepared.cleared)

@@ -20,9 +20,9 @@ from rccltune.cli.verify import (
     beside_lines,
     bits_lines,
     cost_line,
+    describe_dropped,
     loop_of,
     no_hardware,
-    not_kept,
     overwritten_lines,
     undecided_line,
     unregistered_line,
@@ -75,7 +75,7 @@ def tune(
     machine cannot run it, 5 runs failed, 7 another machine's session, 8 no tuner is asked at any
     size, 9 verification failed, 130 interrupted.
     """
-    from rccltune.measure.paths_here import check_asked
+    from rccltune.measure.paths_here import check_tuner_is_asked
     from rccltune.measure.perf_sweep import prepare_measuring
     from rccltune.measure.rccl_tests import confirming_site
     from rccltune.measure.request import merge_request, refuse_simulated
@@ -107,7 +107,7 @@ def tune(
         if plan_only:
             _show(console, [prepared, *([forced] if forced else [])])
             return
-        check_asked(prepared.past, prepared.sweep)
+        check_tuner_is_asked(prepared.past, prepared.sweep)
         sweep_perf.talk_before(console, prepared)
         console.say(_duration([prepared, *([forced] if forced else [])]))
         with shown_progress(console) as reporter:
@@ -230,7 +230,7 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
     beside = beside_lines(one) if told else []
     lines = [f"  {line}" for line in (*overwritten_lines(one), *beside, *unregistered_line(one))]
-    lines += [f"  not kept: {line}" for line in not_kept(one)[:_SHOWN]]
+    lines += [f"  not kept: {line}" for line in describe_dropped(one)[:_SHOWN]]
     n_more = len(one.file.cuts) - _SHOWN
     if n_more > 0:
         lines.append(f"  not kept: {n_more} more ranges; the rule file has the reasons")

@@ -217,7 +217,7 @@ def text_of(done: VerificationResult) -> JoinedLines:
     else:
         rows = [_row(one, columns) for one in shown if one.is_kept]
         lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
-        lines += [f"not kept: {said}" for said in not_kept(done)]
+        lines += [f"not kept: {said}" for said in describe_dropped(done)]
         lines += [*overwritten_lines(done), *beside_lines(done), *unregistered_line(done)]
         lines.append(undecided_line(done))
         stand = f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)}"
@@ -306,7 +306,7 @@ def loop_of(one: RuleVerdict) -> str:
     return "too noisy to say" if one.is_loop_noisy else f"{one.loop.value:.2f}x" if one.loop else ""
 
 
-def not_kept(done: VerificationResult) -> list[str]:
+def describe_dropped(done: VerificationResult) -> list[str]:
     """What goes back to the library, and why, with the interval."""
     cuts = [str(cut) for cut in done.file.cuts]
     # Their sizes may be those of the rule behind them, and no cut then.

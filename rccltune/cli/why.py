@@ -48,7 +48,7 @@ def why(
     from rccltune.why.job_report import AnswerKind
 
     found = explain_job(files, collective)
-    console.result(_shown(found), _text(found))
+    console.result(_print_answers(found), _text(found))
     if any(one.kind is AnswerKind.HIT for one in found.answers):
         measure = f" --measure '{BENCHMARK}'" * found.is_benchmark
         console.say(
@@ -56,7 +56,7 @@ def why(
         )
 
 
-def _shown(found: JobReport) -> dict[str, Any]:
+def _print_answers(found: JobReport) -> dict[str, Any]:
     return {
         "questions": [
             {
@@ -91,7 +91,7 @@ def _text(found: JobReport) -> JoinedLines:
     parts = [line for one in found.questions for line in _question(one)]
     parts.append("")
     head = None
-    for names, answer in _joined(found.answers):
+    for names, answer in _join_equal_answers(found.answers):
         mine = f"{', '.join(names)}, {answer.where}"
         if mine != head:
             parts += ["", mine] if head else [mine]
@@ -109,7 +109,7 @@ def _question(one: JobQuestion) -> list[str]:
     return [*lines, *(f"    {text}" for text in (one.shown or "").splitlines())]
 
 
-def _joined(answers: Sequence[SizeAnswer]) -> Iterator[tuple[list[str], SizeAnswer]]:
+def _join_equal_answers(answers: Sequence[SizeAnswer]) -> Iterator[tuple[list[str], SizeAnswer]]:
     """Collectives of a scale with one and the same answer at all of their sizes, together."""
     made: list[tuple[list[str], SizeAnswer]] = []
     count = Counter((one.where, one.collective) for one in answers)

@@ -46,7 +46,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import minutes
 from rccltune.model.vocabulary import Collective, Placement, join_lines
 from rccltune.ranks import plan
-from rccltune.releases import library_named, release_of
+from rccltune.releases import name_library, release_of
 from rccltune.rules.refusals import content_of
 from rccltune.session import files, lock, store
 from rccltune.session.store import another
@@ -386,7 +386,7 @@ def _known_changes(
     prepared: PreparedComparison, found: ComparisonResult
 ) -> Iterator[ReleaseChange]:
     sites = [one.instrument.site for one in prepared.sides]
-    libraries = [library_named(one.library, one.fingerprint.arch_or_vendor) for one in sites]
+    libraries = [name_library(one.library, one.fingerprint.arch_or_vendor) for one in sites]
     seen = [_seen_by(one) for one in prepared.sides]
     a, b = (
         NewerSide(

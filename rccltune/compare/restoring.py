@@ -20,7 +20,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.settings import LL128_FORCED, RankLocation, Setting, Target
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, RankPlacement
-from rccltune.releases import exact_release, library_named
+from rccltune.releases import exact_release, name_library
 from rccltune.rules import writer
 from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.emission import use_of
@@ -192,7 +192,7 @@ def _document(
     ):
         needs.add(LL128_FORCED)
     other = " ".join(f"{name}={value}" for name, value in variables if (name, value) not in needs)
-    library = library_named(site.library, machine.arch_or_vendor)
+    library = name_library(site.library, machine.arch_or_vendor)
     return RuleDocument(
         provenance=(
             *([SIMULATED] if found.simulated else []),

@@ -68,7 +68,7 @@ def deploy_sessions(
     for session in sessions:
         for one in _rules_of(session, unproven=unproven):
             by_name.setdefault(one.name, []).append(one)
-    rules = [_joined(files) for files in by_name.values()]
+    rules = [_join_scales(files) for files in by_name.values()]
     rules.sort(key=lambda one: (one.placement is not None, one.name))
     _check_names(rules)
     for one in rules:
@@ -145,7 +145,7 @@ def _rules_of(session: Session, *, unproven: bool) -> tuple[DeployedRuleFile, ..
     return tuple(replace(one, verified=None) if one.name in changed else one for one in rules)
 
 
-def _joined(files: Sequence[DeployedRuleFile]) -> DeployedRuleFile:
+def _join_scales(files: Sequence[DeployedRuleFile]) -> DeployedRuleFile:
     """Files of one name, of sessions that differ in scale, as one."""
     content = joined([(one.path, one.content) for one in files])
     made = _rules(files[0].path, content)

@@ -152,7 +152,7 @@ def _real(request: SiteRequest) -> Instrument:
     site = replace(
         site,
         hosts=hosts,
-        remarks=(f"Library: {_named(measured)}", *site.remarks),
+        remarks=(f"Library: {_name_library(measured)}", *site.remarks),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
         is_rcclx=has_any(measured.file, RCCLX_SWITCH),
@@ -160,7 +160,7 @@ def _real(request: SiteRequest) -> Instrument:
     return Instrument(site=site, ground=_launch_setup(site, measured))
 
 
-def _named(measured: LibraryUnderTest) -> str:
+def _name_library(measured: LibraryUnderTest) -> str:
     """``RCCL 2.27.7, /opt/rocm/lib/librccl.so.1 (ROCm's)``."""
     version = measured.version or "a library that does not say its version"
     over = "" if measured.runtime is None else f" over {measured.runtime}"
@@ -360,7 +360,7 @@ def same_setup(folder: Path, mine: SessionSetup) -> None:
     if there.runner is None:
         return
     if there.placement is not None and mine.placement is not None:
-        mine = replace(mine, placement=_as_known(mine.placement, there.placement))
+        mine = replace(mine, placement=_without_usual(mine.placement, there.placement))
     differences = [
         f"  {one.name}: {_words(getattr(there, one.name))} in it, "
         f"{_words(getattr(mine, one.name))} now"
@@ -375,7 +375,7 @@ def same_setup(folder: Path, mine: SessionSetup) -> None:
         )
 
 
-def _as_known(mine: RankLocation, known: RankLocation) -> RankLocation:
+def _without_usual(mine: RankLocation, known: RankLocation) -> RankLocation:
     """A placement without what need not be said again: which others are alike, the whole node."""
     is_whole = mine.name == known.name == RankPlacement.NODE.value and not known.devices
     return replace(mine, alike=known.alike, devices=() if is_whole else mine.devices)

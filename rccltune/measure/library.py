@@ -74,14 +74,14 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
         )
     if named is not None and str(named) != TORCH:
         file = installed_software.named_library(named)
-        return _measured(file, None, "as named")
+        return _library_under_test(file, None, "as named")
     if named is not None:
         return library_of_torch()
     folders = installed_software.library_folders(_HERE, variables)
     installed = next(installed_software.library_files(folders), None)
     if installed is not None:
         owner, file = installed
-        return _measured(file.resolve(), None, owner)
+        return _library_under_test(file.resolve(), None, owner)
     found = _beside_torch(_origin(), sys.path)
     if found is not None:
         return found
@@ -93,7 +93,7 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
     )
 
 
-def _measured(file: Path, runtime: Path | None, what: str) -> LibraryUnderTest:
+def _library_under_test(file: Path, runtime: Path | None, what: str) -> LibraryUnderTest:
     return LibraryUnderTest(
         file=file, runtime=runtime, version=installed_software.version_of(file), what=what
     )
@@ -110,7 +110,7 @@ def library_of_torch() -> LibraryUnderTest:
         other = shutil.which("python3")
         if other is not None and Path(other).resolve() != Path(sys.executable).resolve():
             python = other
-            origin, paths = _asked(other)
+            origin, paths = _ask_python(other)
     if origin is None:
         raise MachineError(
             f"there is no torch in {sys.executable}"
@@ -138,7 +138,7 @@ def _origin() -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-def _asked(python: str) -> tuple[Path | None, list[str]]:
+def _ask_python(python: str) -> tuple[Path | None, list[str]]:
     """The same of another Python, and where it looks for packages."""
     try:
         done = subprocess.run(
@@ -170,7 +170,7 @@ def _beside_torch(origin: Path | None, paths: Iterable[str]) -> LibraryUnderTest
         return None
     kind = library.name[: len("librccl")]
     runtime = _first(homes, _TORCH_RUNTIMES[kind])
-    return _measured(library, runtime, f"PyTorch's, in {home}")
+    return _library_under_test(library, runtime, f"PyTorch's, in {home}")
 
 
 def _first(homes: Iterable[Path], patterns: Iterable[str]) -> Path | None:
@@ -244,7 +244,7 @@ def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
         ("NCCL_TOPO_FILE", "/simulated/topology.xml"),
         ("RCCL_USE_ROCM_SMI_LIB", "1"),
     )
-    found = _measured(file, runtime, "the real RCCL")
+    found = _library_under_test(file, runtime, "the real RCCL")
     return replace(found, starts=starts, needs=needs)
 
 

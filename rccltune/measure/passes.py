@@ -174,13 +174,13 @@ class RunPlan:
         return sum(map(len, self.communicators.values()))
 
 
-def plan_asked(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+def plan_questions(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """Calls by which the library as it is says what it runs; nothing is timed."""
-    steps = tuple(Step(plan.CALL, BASELINE, call) for call in _asked(wanted))
+    steps = tuple(Step(plan.CALL, BASELINE, call) for call in _calls_to_ask(wanted))
     return [RunPlan(plugin=False, communicators={Label(plan.ASKED, 0): steps})]
 
 
-def _asked(wanted: SweepScope) -> Iterator[CollectiveCall]:
+def _calls_to_ask(wanted: SweepScope) -> Iterator[CollectiveCall]:
     """Calls at the sizes to measure and at three between each two of them an octave apart.
 
     A tuner is not told the placement.
@@ -221,7 +221,7 @@ def plan_first_pass(wanted: SweepScope, table: pd.DataFrame | None = None) -> li
     """First pass: every setting once, with results checked and what ran said by the library."""
     wanted = wanted.with_one_trees(table)
     called = set(wanted.calls())
-    checks = [Step(plan.CALL, IDLE, call) for call in _asked(wanted) if call not in called]
+    checks = [Step(plan.CALL, IDLE, call) for call in _calls_to_ask(wanted) if call not in called]
     timed = []
     for call in wanted.calls():
         tried = (IDLE, *wanted.settings_of(call.collective))
@@ -423,7 +423,7 @@ def _has_no_channels(setting: Setting | None) -> bool:
 # What is measured, one after the other. Each takes what is wanted and the rows of all before it;
 # None before those are measured, when what it says is a guess.
 STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], ...]] = (
-    plan_asked,
+    plan_questions,
     plan_first_orders,
     plan_orders,
     plan_first_pass,

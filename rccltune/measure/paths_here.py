@@ -56,7 +56,7 @@ def _played(node: SimulatedNode) -> set[str]:
     return {one.path for one in node.bypasses} | ({"direct"} if takes_direct else set())
 
 
-def check_asked(found: Sequence[PathPast], sweep: Sweep) -> None:
+def check_tuner_is_asked(found: Sequence[PathPast], sweep: Sweep) -> None:
     """Check that a tuner may be asked about some call of a sweep.
 
     Raises:

@@ -445,7 +445,7 @@ def waiting_ranks(
         LaunchError: a process cannot be killed (it hangs in the driver).
     """
     token = secrets.token_hex(16)
-    folder = _made(session, max(runs.numbers(session), default=0) + 1)
+    folder = _make_folder(session, max(runs.numbers(session), default=0) + 1)
     seen = environment_of(ground, folder, site, token, with_plugin=with_plugin)
     argv, variables = argv_of(ground, folder, seen, with_plugin=with_plugin)
     file = RunFile(
@@ -458,7 +458,7 @@ def waiting_ranks(
         library_version=ground.library.version,
         runtime=None if ground.library.runtime is None else str(ground.library.runtime),
         argv=argv,
-        added=_told(seen.added),
+        added=_public_variables(seen.added),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
     files.write_atomically(folder / runs.PLAN_FILE, "")
@@ -482,7 +482,7 @@ def waiting_ranks(
         ranks.end()
 
 
-def _told(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _public_variables(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Variables that may be told: who knows the ranks' word could join them."""
     return tuple(pair for pair in pairs if pair[0] != _ALL_RANKS)
 
@@ -492,12 +492,12 @@ def _variables(seen: LaunchEnvironment) -> dict[str, Any]:
     return {
         "cleared": dict(seen.cleared),
         "passed": dict(seen.passed),
-        "added": dict(_told(seen.added)),
+        "added": dict(_public_variables(seen.added)),
         "files": [],
     }
 
 
-def _made(session: Path, number: int) -> Path:
+def _make_folder(session: Path, number: int) -> Path:
     """A new folder; one that a run left before it said what it was is taken over."""
     folder = (session / runs.FOLDER / str(number)).resolve()
     with files.disk_errors(folder):

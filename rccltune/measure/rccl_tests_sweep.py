@@ -434,7 +434,7 @@ def measure_with_rccl_tests(
         # Read again: another rccltune may have gone on with it before we held it.
         prepared.runs[:] = _launched(folder)
         try:
-            is_over = _make_left(prepared, reporter)
+            is_over = _launch_rest(prepared, reporter)
         finally:
             opened, samples = finish_sweep(folder)
     versions = [run.library_version for run in prepared.runs if run.library_version]
@@ -487,7 +487,7 @@ def _compare_hosts(prepared: PreparedRcclTests, reporter: Reporter, *, force: bo
         reporter.say(f"The hosts are not compared: {made.ended.words}")
 
 
-def _make_left(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
+def _launch_rest(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
     """Make the launches that are left; whether the budget ended it."""
     total, n_failed = len(prepared.left), 0
     while left := prepared.left:

@@ -63,7 +63,7 @@ def sweep_of(options: SweepOptions) -> Sweep:
         min_nbytes=options.min_bytes,
         max_nbytes=options.max_bytes,
         factor=options.factor,
-        wanted=_wanted(options.sizes),
+        wanted=_sizes_by_collective(options.sizes),
         dtypes=options.dtype,
         redop=options.op,
         placements=_PLACEMENTS[options.placement],
@@ -128,7 +128,7 @@ def _settings(options: SweepOptions) -> tuple[Setting, ...]:
     return tuple(replace(s, channels=n) for s in options.setting for n in options.channels)
 
 
-def _wanted(
+def _sizes_by_collective(
     sizes: tuple[tuple[Collective, int], ...],
 ) -> tuple[tuple[Collective, tuple[int, ...]], ...]:
     """Sizes by collective, rising."""

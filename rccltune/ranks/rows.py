@@ -296,7 +296,7 @@ def _reasons(found: pd.DataFrame, ran: Ran) -> list[str]:
             reason = UnusableReason.NO_TIME
         elif step == plan.MEASURE:
             executed = setting_of(ran.get(key, ""))
-            reason = _why_not_its_own(Setting.parse(word), tuple(told), executed)
+            reason = _why_another_ran(Setting.parse(word), tuple(told), executed)
         reasons.append("" if reason is None else reason.value)
     return reasons
 
@@ -318,7 +318,7 @@ def executed_settings(found: pd.DataFrame) -> Ran:
     return dict(zip(_keys(looked), looked["ran"], strict=True))
 
 
-def _why_not_its_own(
+def _why_another_ran(
     wanted: Setting, told: tuple[float, float, str], executed: Setting | None
 ) -> UnusableReason | None:
     """Why a time is not its setting's own; None where it is.

@@ -303,7 +303,7 @@ def run_of(
     for rank, own in enumerate(lines):
         rows, said = _rank(folder / f"rank-{rank}.csv", rank, own)
         ranks.append(rows)
-        remarks = _joined(remarks, said)
+        remarks = _join_remarks(remarks, said)
     return Run(
         number=int(folder.name),
         folder=folder,
@@ -408,7 +408,7 @@ def _number(word: str) -> int:
     return int(word) if word.isdigit() else 0
 
 
-def _joined(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
+def _join_remarks(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
     """Remarks of several ranks: what all say is the first one's."""
     free = [said for said in (one.free_nbytes, other.free_nbytes) if said is not None]
     return ProgramRemarks(

@@ -185,7 +185,7 @@ def context(shown: SessionContents) -> dict[str, Any]:
         "following": words.following(shown),
         "left": _most(_left_to_the_library(shown)),
         "sizes": _most(_sizes(shown), 240),
-        "not_chosen": _most(_never_chosen(shown)),
+        "not_chosen": _most(_list_unselectable(shown)),
         "notices": _most(_notices(shown), 20),
         "figures": _figures(tables),
         "subject": tables.subject,
@@ -217,7 +217,7 @@ def _days(measured: Iterable[Run]) -> str:
 
 
 def _gain_figures(tables: FigureTables) -> list[tuple[str, Markup]]:
-    found = _drawn("gain", figures.gain, tables, tables.panels)
+    found = _draw_kind("gain", figures.gain, tables, tables.panels)
     return [(title, svg) for _, title, svg in found]
 
 
@@ -225,12 +225,12 @@ def _figures(tables: FigureTables) -> list[tuple[str, list[tuple[str, Markup]]]]
     """The other figures, those of one collective and scale together."""
     made: dict[str, list[tuple[str, Markup]]] = {}
     for name in ("speedup", "time", "bandwidth", "table"):
-        for panel, title, svg in _drawn(name, getattr(figures, name), tables, tables.panels):
+        for panel, title, svg in _draw_kind(name, getattr(figures, name), tables, tables.panels):
             made.setdefault(panel, []).append((title, svg))
     return list(made.items())
 
 
-def _drawn(
+def _draw_kind(
     name: str,
     draw: Callable[[FigureTables], Figure | None],
     tables: FigureTables,
@@ -367,7 +367,7 @@ def _is_power_of_two(nbytes: int) -> bool:
     return nbytes & (nbytes - 1) == 0
 
 
-def _never_chosen(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
+def _list_unselectable(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     """Settings that were measured, or were to be, and that no rule can have."""
     for one in shown.done.quarantined:
         yield "", str(one), one.reason

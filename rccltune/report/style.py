@@ -356,7 +356,7 @@ def rule_bar(axes: Axes, rules: pd.DataFrame) -> None:
         axes.fill_between([left, drawn_to], bottom, top, transform=where, clip_on=False, **bar)
         begin, end = spans[number]
         after = spans[number + 1][0] if number + 1 < len(bars) else wide
-        at, text, size = _placed(name, (max(free, 0.0), begin, end, after))
+        at, text, size = _place_name(name, (max(free, 0.0), begin, end, after))
         free = end
         if size:
             aligned: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 0.9}
@@ -401,7 +401,7 @@ def _bars(
     return made
 
 
-def _placed(name: str, around: tuple[float, float, float, float]) -> tuple[float, str, float]:
+def _place_name(name: str, around: tuple[float, float, float, float]) -> tuple[float, str, float]:
     """Middle of a bar's name in points, its text and its size, 0 where it has no room.
 
     Args:

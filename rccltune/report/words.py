@@ -86,7 +86,7 @@ def claim(shown: SessionContents) -> str:
     kept = [rule for one in verified for rule in one.rules if isinstance(rule, RuleVerdict)]
     kept = [rule for rule in kept if rule.gain]
     if kept:
-        rest = sum(not isinstance(one, RuleVerdict) for one in _own(shown))
+        rest = sum(not isinstance(one, RuleVerdict) for one in _describe_own_rules(shown))
         more = f" {_are(rest, 'more rule')} not verified." if rest else ""
         how = "verified, with and without the rules in turns"
         return f"{_gains(shown, kept, _LIBRARY)}: {how}.{more}"
@@ -130,12 +130,12 @@ def _swept(shown: SessionContents, rules: Sequence[Rule]) -> str:
         why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
         return f"{names}: fastest settings found; what they gain is unknown, since {why}."
     seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
-    strange = sum(shown.zone_of(one) is None for one in _own(shown))
+    strange = sum(shown.zone_of(one) is None for one in _describe_own_rules(shown))
     more = f" {_are(strange, 'more rule')} not of the choice." if strange else ""
     return f"{_gains(shown, gained, baseline)}, as {seen}; not verified.{more}"
 
 
-def _own(shown: SessionContents) -> Iterator[Rule]:
+def _describe_own_rules(shown: SessionContents) -> Iterator[Rule]:
     """Rules that answer by themselves."""
     for file in shown.files:
         yield from (one for one in file.rules if not one.fallback)
@@ -235,7 +235,7 @@ def proof(one: Rule, file: RuleFileOfSession, shown: SessionContents) -> str:
         return "used only where the rule above cannot be chosen"
     if isinstance(one, RuleVerdict) and file.verification is not None:
         return _verified(one, file.verification)
-    return f"{_seen(shown.zone_of(one), one)}; not verified"
+    return f"{_describe_evidence(shown.zone_of(one), one)}; not verified"
 
 
 def _verified(verdict: RuleVerdict, verification: Verification) -> str:
@@ -263,7 +263,7 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     return said if is_checked else f"{said}; results not checked"
 
 
-def _seen(zone: Zone | None, rule: Rule) -> str:
+def _describe_evidence(zone: Zone | None, rule: Rule) -> str:
     """Evidence that the sweep has for a rule, and its sizes where the rule has only a part."""
     if zone is None:
         return "not of the stored choice"

@@ -22,7 +22,7 @@ from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Scale, Target
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
-from rccltune.releases import library_named
+from rccltune.releases import name_library
 from rccltune.rules import documents, exports, writer
 from rccltune.rules.choices import choice_of, table_of
 from rccltune.rules.documents import RuleDocument, Section
@@ -353,6 +353,6 @@ def _overwritten(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[str,
     machine = fitted.session.fingerprint
     found: dict[str, None] = {}
     for name in libraries_in(fitted.session):
-        library = library_named(name, machine.arch_or_vendor)
+        library = name_library(name, machine.arch_or_vendor)
         found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
     return tuple(found)

@@ -9,7 +9,7 @@ from typing import Final
 from rccltune.model import grammar
 from rccltune.model.settings import Scale
 from rccltune.overwritten import losses
-from rccltune.releases import library_named
+from rccltune.releases import name_library
 from rccltune.rules.rule_file import RuleFile
 from rccltune.rules.writer import VERIFIED_MARK
 
@@ -57,7 +57,7 @@ def written_over(content: bytes, file: RuleFile) -> tuple[str, ...]:
     }
     arch = dict(file.requires).get("arch")
     found = (
-        losses(library_named(one, file.arch_or_vendor), file.rules, sorted(scales, key=str), arch)
+        losses(name_library(one, file.arch_or_vendor), file.rules, sorted(scales, key=str), arch)
         for one in measured_with(content)
     )
     return tuple(dict.fromkeys(said for one in found for said in one))

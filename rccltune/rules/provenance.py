@@ -9,7 +9,7 @@ from rccltune.launch import overrides
 from rccltune.model.settings import Role
 from rccltune.model.version import __version__
 from rccltune.ranks import runs
-from rccltune.releases import exact_release, library_named
+from rccltune.releases import exact_release, name_library
 from rccltune.rules.header import SIMULATED
 from rccltune.rules.needs import listed, odd_needs
 from rccltune.session import store
@@ -75,7 +75,7 @@ def library_of(done: FitResult) -> str | None:
     """``NCCL 2.28.9``, where all of a session is known to have measured that one."""
     arch = done.session.fingerprint.arch_or_vendor
     found = {
-        exact_release(library_named(version, arch))
+        exact_release(name_library(version, arch))
         for version in store.library_versions(done.session.path)
     }
     return found.pop() if len(found) == 1 else None
@@ -91,7 +91,7 @@ def is_switched(session: Session) -> bool:
     arch = session.fingerprint.arch_or_vendor
     return any(
         any(setting.role is Role.FORCED for setting in run.settings)
-        and overrides.tunerless(library_named(run.library_version, arch))
+        and overrides.tunerless(name_library(run.library_version, arch))
         for run in runs.read_runs(session.path, most_ranks=0)
     )
 

@@ -120,7 +120,7 @@ def _samples_of_runs(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFra
     made["setting"] = timed["setting"].map({w: str(one) for w, one in settings.items()})
     made["wrong"] = _wrong(table, timed)
     for name in ("ran", "library"):
-        made[name] = timed[name].map({word: _named(word) for word in timed[name].unique()})
+        made[name] = timed[name].map({word: _setting_cell(word) for word in timed[name].unique()})
     made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
     made["trees"], made["signature"] = _orders(table, timed)
     # Where starts were compared, communicators of one start say less than they seem to.
@@ -134,7 +134,7 @@ def _samples_of_runs(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFra
     return made
 
 
-def _named(word: str) -> str:
+def _setting_cell(word: str) -> str:
     """A setting as samples.csv names it; empty where the row names none."""
     found = setting_of(word)
     return "" if found is None else str(found)

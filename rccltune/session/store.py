@@ -228,8 +228,8 @@ def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprin
     first_name, first = parts[0]
     for name, other in parts[1:]:
         differences = [
-            f"  {f.name}: {_shown(getattr(first, f.name))} in {first_name}, "
-            f"{_shown(getattr(other, f.name))} in {name}"
+            f"  {f.name}: {_show_value(getattr(first, f.name))} in {first_name}, "
+            f"{_show_value(getattr(other, f.name))} in {name}"
             for f in fields(Fingerprint)
             if getattr(first, f.name) != getattr(other, f.name)
         ]
@@ -243,7 +243,7 @@ def combined_fingerprint(parts: Sequence[tuple[str, Fingerprint]]) -> Fingerprin
     return first
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     if value is None or value == ():
         return "unknown"
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -43,7 +43,7 @@ _WORDS: Final = {
 }
 
 
-def read_kept(path: Path) -> SimulatedNode:
+def read_compiled(path: Path) -> SimulatedNode:
     """Read the head of a compiled node file; the whole of it is kept as it is.
 
     Raises:
@@ -164,7 +164,7 @@ def load_node(path: Path) -> SimulatedNode:
         InputFileError: every mistake with line and column.
     """
     if path.suffix == SUFFIX:
-        return read_kept(path)
+        return read_compiled(path)
     return _filled(node_file(path))
 
 

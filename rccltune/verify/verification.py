@@ -23,7 +23,7 @@ from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
-from rccltune.releases import exact_release, library_named
+from rccltune.releases import exact_release, name_library
 from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import rewritten
 from rccltune.rules.needs import check_needs
@@ -93,7 +93,7 @@ def verify_rules(
     )
     verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
     site, scale = sides.site, sides.site.scale
-    release = exact_release(library_named(site.library, site.fingerprint.arch_or_vendor))
+    release = exact_release(name_library(site.library, site.fingerprint.arch_or_vendor))
     text = rewriting.bound_to(text, release)
     name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
     before = count_rules(of_scale(file, scale))

@@ -16,7 +16,7 @@ from rccltune import plugin
 from rccltune.cli import run
 from rccltune.measure.sweep_file import read_sweep_file
 from rccltune.model.measurement import Fingerprint
-from rccltune.releases import exact_release, library_named
+from rccltune.releases import exact_release, name_library
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.rule_file import read_rules
 from rccltune.simulate import compiled, sources
@@ -135,7 +135,7 @@ def test_a_rule_file_is_bound_to_what_its_session_stated(path: Path) -> None:
     assert found.errors == ()
     required = dict(requirements_of(Fingerprint(product=product, arch=arch)))
     assert dict(found.requires) == required
-    assert found.library == exact_release(library_named(library, arch))
+    assert found.library == exact_release(name_library(library, arch))
 
 
 def test_the_batch_job_is_good_shell() -> None:

@@ -183,7 +183,7 @@ def test_where_both_ran_different_things_eight_starts_of_each_take_turns(tmp_pat
     sizes = (1024, MIB)
     scope = wanted(sizes={Collective.ALL_REDUCE: sizes}, placements=(Placement.OUT_OF_PLACE,))
     first = the_one(passes.plan_first_pass(scope))
-    called = the_one(passes.plan_asked(scope))
+    called = the_one(passes.plan_questions(scope))
 
     def ran(word: str, at: int) -> Told:
         def told(one: Step, rank: int) -> dict[str, Any]:
@@ -232,7 +232,14 @@ def test_without_channels_in_the_log_the_source_says_whether_idle_is_the_site(
         return {**found, "ran": found["ran"].rpartition("/")[0]} if found.get("ran") else found
 
     make(tmp_path, the_one(passes.plan_first_pass(scope)), told=told, ending={})
-    make(tmp_path, the_one(passes.plan_asked(scope)), number=2, plugin=False, told=told, ending={})
+    make(
+        tmp_path,
+        the_one(passes.plan_questions(scope)),
+        number=2,
+        plugin=False,
+        told=told,
+        ending={},
+    )
     table = rows.rows_of_runs(runs.read_runs(tmp_path))
     asked = passes.sizes_that_differ(table)[Collective.ALL_REDUCE]
     assert set(sizes) <= set(asked)
@@ -249,7 +256,7 @@ def test_without_channels_in_the_log_the_source_says_whether_idle_is_the_site(
 def test_the_library_as_it_is_says_what_it_runs_and_is_not_timed() -> None:
     """In a start of its own, at four sizes an octave; with our plugin idle the same sizes are asked."""
     scope = wanted(sizes={Collective.ALL_REDUCE: (16384, 32768)})
-    (unit,) = passes.plan_asked(scope)
+    (unit,) = passes.plan_questions(scope)
     steps = the_one([unit])
     assert not unit.plugin
     assert {(one.kind, one.setting) for one in steps} == {("call", BASELINE)}

@@ -16,7 +16,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.releases import exact_release, library_named
+from rccltune.releases import exact_release, name_library
 from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement
@@ -135,7 +135,7 @@ def test_a_file_is_bound_to_a_release_that_is_known(
     library: str | None, arch: str | None, release: str | None
 ) -> None:
     """Family and all three numbers, as the plugin reads them."""
-    found = exact_release(library_named(library, arch))
+    found = exact_release(name_library(library, arch))
     assert found == release
     if found is not None:
         assert read_rules(f"#@ library {found}\n".encode()).library == release

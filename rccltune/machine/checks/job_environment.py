@@ -15,7 +15,7 @@ from rccltune.machine.visible_devices import VISIBLE, visible_devices
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import TUNABLE
-from rccltune.releases import library_named, release_in, spoils_replays
+from rccltune.releases import name_library, release_in, spoils_replays
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.paths_past import paths_past, sentences
 
@@ -82,7 +82,7 @@ def past_tuner(facts: HostState) -> Iterator[Finding]:
         return  # which is a finding of its own
     for version in versions:
         site = VariantSite(
-            library=library_named(version, system.arch or system.vendor),
+            library=name_library(version, system.arch or system.vendor),
             is_rcclx=False,
             arch=system.arch,
             n_nodes=1,
