@@ -82,13 +82,13 @@ def look_at_times(ground: Ground, options: argparse.Namespace) -> None:
     for number in range(COMMUNICATORS):
         steps.append(f"communicator times:{number}")
         # Loops come before the first graph of a communicator.
-        for clock in (LOOP, GRAPH):
+        for timing in (LOOP, GRAPH):
             for nbytes in TIMED:
-                if (clock == GRAPH) != (nbytes <= 4 << 20):
+                if (timing == GRAPH) != (nbytes <= 4 << 20):
                     continue
                 for setting in ("nothing", *tried)[:: 1 if number % 2 == 0 else -1]:
                     steps.append(f"answer {setting}")
-                    steps.append(measure(f"all_reduce float sum out {nbytes}", clock))
+                    steps.append(measure(f"all_reduce float sum out {nbytes}", timing))
     found = run(ground, steps, limit_s=options.limit)
     timed = found[found["kind"] == "measure"]
     is_taken = (timed["asked_for"] == "nothing") | (timed["answer"] == timed["asked_for"])

@@ -1,6 +1,6 @@
 """What repeats differ by: cycles in a communicator, communicators in a process, processes.
 
-A nested analysis of variance of log times for each collective, size and clock: the spread (one
+A nested analysis of variance of log times for each collective, size and timing mode: the spread (one
 standard deviation) that each level adds to the one below, and whether processes add anything to
 their communicators (an F test). Communicators have new buffers, each at another offset.
 """
@@ -17,7 +17,7 @@ from scipy import stats
 
 SIZES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-KEYS = ["collective", "clock", "nbytes"]
+KEYS = ["collective", "timing", "nbytes"]
 
 
 def plan_of(options: argparse.Namespace) -> list[str]:
@@ -25,10 +25,10 @@ def plan_of(options: argparse.Namespace) -> list[str]:
     steps = []
     for _ in range(options.communicators):
         steps += ["communicator", "answer nothing"]
-        for clock in (LOOP, GRAPH):
+        for timing in (LOOP, GRAPH):
             for _ in range(options.cycles):
                 steps += [
-                    measure(f"{collective} float sum out {nbytes}", clock)
+                    measure(f"{collective} float sum out {nbytes}", timing)
                     for collective in options.collective
                     for nbytes in SIZES
                 ]

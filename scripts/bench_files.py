@@ -109,7 +109,7 @@ def times_of(session: Path) -> pd.DataFrame:
     """
     samples = pd.read_csv(session / "samples.csv", dtype={"unusable": str}, low_memory=False)
     samples = samples[samples["time_us"].notna() & samples["unusable"].isna()]
-    graph = samples["clock"] == "graph"
+    graph = samples["timing"] == "graph"
     samples = samples[graph == (samples["nbytes"] <= GRAPHS_TO)]
     where = [*WHERE, "nbytes"]
     own = samples[(samples["setting"] == str(IDLE)) & samples["ran"].notna()]

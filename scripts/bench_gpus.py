@@ -79,7 +79,7 @@ def read_options() -> argparse.Namespace:
     comparing, checking = parts.add_parser("ab"), parts.add_parser("sides")
     for one in (comparing, checking):
         one.add_argument("--rccl-tests", type=Path, required=True, metavar="DIR")
-        one.add_argument("--launches", type=int, default=8, help="of each arm and clock")
+        one.add_argument("--launches", type=int, default=8, help="of each arm and timing mode")
         one.add_argument("--most-s", type=float, default=3600, help="no launch ends behind it")
     checking.add_argument("--comparison", type=Path, required=True, metavar="FOLDER")
     checking.add_argument("--env", required=True, metavar="NAME=VALUE", help="of side B")
@@ -160,7 +160,7 @@ def rules_of(session: Path) -> tuple[Path, RuleFile]:
 
 
 def ab(options: argparse.Namespace) -> bool:
-    """Whether no size is slower with the rules: by its own clock, and launched one by one."""
+    """Whether no size is slower with the rules: in its own timing mode, and launched one by one."""
     path, file = rules_of(options.session)
     tuned = dict(file.needs) | {
         "NCCL_TUNER_PLUGIN": str(plugin.library()),
@@ -173,9 +173,9 @@ def ab(options: argparse.Namespace) -> bool:
     print(f"  {'size':>10}  untouched / tuned one by one   by -G")
     slow = []
     for nbytes in sizes:
-        cells = {clock: interval(found[clock][nbytes], len(sizes)) for clock in found}
+        cells = {timing: interval(found[timing][nbytes], len(sizes)) for timing in found}
         counts = {LOOP: nbytes >= BY_LOOP, GRAPH: True}
-        is_slow = any(counts[clock] and high < LEAST for clock, (_, _, high) in cells.items())
+        is_slow = any(counts[timing] and high < LEAST for timing, (_, _, high) in cells.items())
         slow += [nbytes] * is_slow
         told = "   ".join(f"{mid:.3f} ({low:.3f} to {up:.3f})" for mid, low, up in cells.values())
         print(f"  {format_size(nbytes):>10}  {told}{'  SLOWER' * is_slow}")
@@ -196,7 +196,7 @@ def ab(options: argparse.Namespace) -> bool:
 
 
 def pairs_of_launches(options: argparse.Namespace, added: Mapping[str, str]) -> dict[str, Logs]:
-    """log(untouched / with ``added``) of each pair of launches, by clock and size."""
+    """log(untouched / with ``added``) of each pair of launches, by timing and size."""
     variables: dict[str, str] = {**ground_of(options).variables, **OPEN_MPI}
     found: dict[str, Logs] = {LOOP: {}, GRAPH: {}}
     began, made_of = time.monotonic(), []
@@ -205,17 +205,17 @@ def pairs_of_launches(options: argparse.Namespace, added: Mapping[str, str]) -> 
         if number > 1 and spent_s * (number + 1) / number > options.most_s:
             print(f"  {number} of {options.launches} launches: no time for more")
             break
-        for clock, more in ((LOOP, ()), (GRAPH, ("-G", "20"))):
+        for timing, more in ((LOOP, ()), (GRAPH, ("-G", "20"))):
             made = {}
             for is_b in (False, True) if number % 2 == 0 else (True, False):
                 made[is_b] = times(options, {**variables, **(added if is_b else {})}, more)
             for nbytes, time_us in made[False].items():
                 ratio = log(time_us / made[True][nbytes])
-                found[clock].setdefault(nbytes, []).append(ratio)
-                made_of.append((number, clock, nbytes, time_us, made[True][nbytes]))
+                found[timing].setdefault(nbytes, []).append(ratio)
+                made_of.append((number, timing, nbytes, time_us, made[True][nbytes]))
         print(f"  launch {number}: {time.monotonic() - began:.0f} s", flush=True)
         if options.rows:
-            names = ["launch", "clock", "nbytes", "untouched_us", "tuned_us"]
+            names = ["launch", "timing", "nbytes", "untouched_us", "tuned_us"]
             pd.DataFrame(made_of, columns=names).to_csv(options.rows, index=False)
     return found
 
@@ -230,10 +230,10 @@ def check_sides(options: argparse.Namespace) -> bool:
     print(f"  {'size':>10}  compare                  nccl-tests")
     is_near = []
     for nbytes, row in own.iterrows():
-        clock = GRAPH if nbytes <= GRAPHS_BELOW else LOOP
-        if nbytes not in found[clock]:
+        timing = GRAPH if nbytes <= GRAPHS_BELOW else LOOP
+        if nbytes not in found[timing]:
             continue
-        by_tests, low, high = interval([-one for one in found[clock][nbytes]])
+        by_tests, low, high = interval([-one for one in found[timing][nbytes]])
         is_near.append(abs(log(by_tests / row["ratio"])) <= NEAR)
         print(
             f"  {format_size(nbytes):>10}  {row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
@@ -327,10 +327,10 @@ def plan(options: argparse.Namespace, answers: Sequence[str], seed: int) -> Iter
     draw = random.Random(seed)
     yield "communicator"
     for nbytes in reversed(SIZES):
-        clock = GRAPH if nbytes < GRAPHS_BELOW else LOOP
+        timing = GRAPH if nbytes < GRAPHS_BELOW else LOOP
         for answer in draw.sample(answers, len(answers)):
             yield f"answer {answer}"
-            yield measure(f"{options.collective.value} float sum out {nbytes}", clock)
+            yield measure(f"{options.collective.value} float sum out {nbytes}", timing)
 
 
 def gains(first: Half, second: Half) -> tuple[Gains, Gains, list[int]]:

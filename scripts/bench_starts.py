@@ -48,7 +48,7 @@ CALLS = (
 )
 SETTINGS = ("ring/ll", "ring/simple")
 STALLED_S = 120.0
-KEYS = ["collective", "clock", "nbytes", "setting"]
+KEYS = ["collective", "timing", "nbytes", "setting"]
 
 
 @dataclass
@@ -113,8 +113,8 @@ def started(ground: Ground, *, with_plugin: bool = True) -> Iterator[Started]:
 def steps_of(collectives: list[str]) -> list[tuple[str, str]]:
     """What is timed in a communicator: answer and call; loops before graphs."""
     return [
-        (answer, f"measure {collective} float sum out {nbytes} {clock} {EFFORT}")
-        for clock, nbytes in sorted(CALLS, key=lambda call: call[0] == GRAPH)
+        (answer, f"measure {collective} float sum out {nbytes} {timing} {EFFORT}")
+        for timing, nbytes in sorted(CALLS, key=lambda call: call[0] == GRAPH)
         for collective in collectives
         for answer in ("nothing", SETTINGS[0], "nothing", SETTINGS[1], "nothing")
     ]
@@ -132,7 +132,7 @@ def timings(start: Started, collectives: list[str]) -> pd.DataFrame:
         {
             "collective": [one[1] for one in words],
             "nbytes": [int(one[5]) for one in words],
-            "clock": [one[6] for one in words],
+            "timing": [one[6] for one in words],
             "setting": [answer for answer, _ in steps],
             "time_us": times.to_numpy(),
         }
@@ -230,7 +230,7 @@ def record(ground: Ground, n_starts: int, path: Path) -> None:
         own = {
             "start": number,
             "nbytes": [step.call.nbytes for step in steps],
-            "timing": [step.clock for step in steps],
+            "timing": [step.timing for step in steps],
             "time_us": times.to_numpy(),
         }
         parts.append(pd.DataFrame(own))
@@ -263,8 +263,8 @@ def main() -> None:
     print(table.round(digits).to_string())
     certain = table[table["p"] < 0.05 / len(table)]
     print(f"starts add with certainty (p < 0.05 / {len(table)}) in {len(certain)} of {len(table)}")
-    for clock in (GRAPH, LOOP):
-        own = table.xs(clock, level="clock")
+    for timing in (GRAPH, LOOP):
+        own = table.xs(timing, level="timing")
         for kind, some in (
             ("times", own.xs("idle", level="setting")),
             ("ratios", own.drop("idle", level="setting")),
@@ -274,9 +274,9 @@ def main() -> None:
                 f"{format_size(int(size))} {float(value)}"
                 for size, value in zip(by_size.index, by_size, strict=True)
             )
-            print(f"{clock}, {kind}: median % that starts add: {words}")
+            print(f"{timing}, {kind}: median % that starts add: {words}")
     if options.turns:
-        cost = waiting(ground, options).groupby(["clock", "nbytes"])["value"]
+        cost = waiting(ground, options).groupby(["timing", "nbytes"])["value"]
         shown = pd.DataFrame({"percent": 100 * cost.mean(), "se": 100 * cost.sem()})
         print("a start that waits costs a measuring one, %:")
         print(shown.round(2).to_string())

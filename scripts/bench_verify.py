@@ -271,10 +271,10 @@ def drawn(
     with ProcessPoolExecutor(jobs) as pool:
         found = list(pool.map(draw_cell, *zip(*cells, strict=True), [n_draws] * len(cells)))
     for (case, n, loops), (kept, files, losing) in zip(cells, found, strict=True):
-        clock = "loops" if loops else "graphs"
+        timing = "loops" if loops else "graphs"
         each = " ".join(f"{share:4.0f}" for share in kept)
         print(
-            f"  {case.name:<44} {clock:<6} N={n:<2} {each}   any {files:5.1f}   loss {losing:5.1f}"
+            f"  {case.name:<44} {timing:<6} N={n:<2} {each}   any {files:5.1f}   loss {losing:5.1f}"
         )
         if case.name.startswith("null") and case.times == 1:
             worst = max(worst, files)

@@ -59,9 +59,9 @@ def ground_of(options: argparse.Namespace) -> Ground:
     return Ground(library.stand_in(), options.ranks, variables)
 
 
-def measure(call: str, clock: str, effort: str = EFFORT) -> str:
+def measure(call: str, timing: str, effort: str = EFFORT) -> str:
     """A step: ``call`` is ``all_reduce float sum out 4096``."""
-    return f"measure {call} {clock} {effort}"
+    return f"measure {call} {timing} {effort}"
 
 
 def run(
@@ -129,7 +129,7 @@ def _joined(folder: Path, ranks: int, plan: Sequence[str]) -> pd.DataFrame:
     times = pd.concat([pd.to_numeric(part["time_us"]) for part in parts], axis=1)
     rows["time_us"], rows["slowest_us"] = times.mean(axis=1, skipna=False), times.max(axis=1)
     words = [plan[line - 1].split() for line in rows["line"]]
-    names = ("kind", "collective", "dtype", "op", "placement", "planned", "clock")
+    names = ("kind", "collective", "dtype", "op", "placement", "planned", "timing")
     for at, name in enumerate(names):
         rows[name] = [line[at] if at < len(line) else "" for line in words]
     said, asked_for = "", []

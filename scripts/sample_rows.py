@@ -29,7 +29,7 @@ class Sample:
         doubt: why it must not be used, None when it may.
         executed: the setting that is known to have run, where something said so.
         line: line of the raw log, from 1.
-        clock: ``graph`` for calls replayed from a captured graph, ``loop`` for calls launched one
+        timing: ``graph`` for calls replayed from a captured graph, ``loop`` for calls launched one
             by one; None where only the key says it.
     """
 
@@ -43,7 +43,7 @@ class Sample:
     doubt: UnusableReason | None = None
     executed: Setting | None = None
     line: Whole | None = None
-    clock: Word | None = None
+    timing: Word | None = None
 
     def __post_init__(self) -> None:
         """A sample without a flag can be computed with."""
@@ -59,7 +59,7 @@ def frame(samples: Iterable[Sample]) -> pd.DataFrame:
     known = {id(one.key): one.key for one in listed}
     columns = {
         "key": [number[id(one.key)] for one in listed],
-        "clock": [one.clock or "" for one in listed],
+        "timing": [one.timing or "" for one in listed],
         "nbytes": [one.nbytes for one in listed],
         "time_us": [one.time_us for one in listed],
         "wrong": [one.n_wrong for one in listed],

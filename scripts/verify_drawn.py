@@ -187,18 +187,18 @@ def _rows(
 ) -> Iterator[dict[str, object]]:
     normal = rng.standard_normal
     for replicate in range(n):
-        moods = {clock: case.times * mood * normal() for clock, mood in MOODS.items()}
+        moods = {timing: case.times * mood * normal() for timing, mood in MOODS.items()}
         host = case.times * HOST_MOOD * normal()
         slow = log(1.3) if rng.random() < case.slow else 0.0
         for nbytes in (*called.ruled, *called.others):
             is_ruled = nbytes in called.ruled
             main = LOOP if loops or nbytes > GRAPH_UP_TO else GRAPH
-            clocks = {main} | ({LOOP} if nbytes in called.looped else set())
+            timings = {main} | ({LOOP} if nbytes in called.looped else set())
             true = log1p(true_gain(case, every, nbytes)) - slow if is_ruled else 0.0
-            for clock in sorted(clocks):
-                is_host = clock == LOOP and nbytes < 512 * KIB
-                sd = case.times * (HOST_OWN if is_host else OWN[clock])
-                mood = (moods[clock] + (host if is_host else 0.0)) if is_ruled else 0.0
+            for timing in sorted(timings):
+                is_host = timing == LOOP and nbytes < 512 * KIB
+                sd = case.times * (HOST_OWN if is_host else OWN[timing])
+                mood = (moods[timing] + (host if is_host else 0.0)) if is_ruled else 0.0
                 for placement in ("in", "out"):
                     # Library, rules, rules, library: minus is the library's side.
                     times = sd * normal(4) + np.log1p(case.drift) * np.arange(4) / 4
@@ -215,7 +215,7 @@ def _rows(
                     yield {
                         "placement": placement,
                         "nbytes": nbytes,
-                        "clock": clock,
+                        "timing": timing,
                         "replicate": str(replicate),
                         "gain": library.mean() - ruling.mean(),
                         "left_over": (times[3] - times[0]) - (times[1] - times[2])

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pandas as pd
 from sample_rows import Sample
 
-from rccltune.analyse.points import by_clock, without_rough
+from rccltune.analyse.points import by_timing, without_rough
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.ranks.runs import is_run
@@ -17,15 +17,15 @@ _GRAPH: Final = {"": None, "loop": False, "graph": True}
 
 
 def records(table: pd.DataFrame) -> tuple[Sample, ...]:
-    """The rows that count, as records: of a run those of the clock and the care that count.
+    """The rows that count, as records: of a run those of the timing and the care that count.
 
     Args:
         table: of a session.
     """
     of_run = table["run"].map(is_run).astype(bool)
-    counted = without_rough(by_clock(table[of_run]))
-    clocks = set(counted["clock"].unique())
-    graph = _GRAPH[min(clocks)] if len(clocks) == 1 else None
+    counted = without_rough(by_timing(table[of_run]))
+    timings = set(counted["timing"].unique())
+    graph = _GRAPH[min(timings)] if len(timings) == 1 else None
     taken = table.loc[counted.index.union(table.index[~of_run])] if of_run.any() else table
     by_key = taken.groupby([*KEY, taken["run"].map(is_run)], observed=True, sort=False)
     number = by_key.ngroup()
@@ -42,7 +42,7 @@ def records(table: pd.DataFrame) -> tuple[Sample, ...]:
     runs = {run for run in taken["run"].unique() if is_run(run)}
     names = (
         *("nbytes", "time_us", "wrong", "ran", "unusable"),
-        *("run", "communicator", "pass", "line", "clock"),
+        *("run", "communicator", "pass", "line", "timing"),
     )
     return tuple(
         Sample(
@@ -55,9 +55,9 @@ def records(table: pd.DataFrame) -> tuple[Sample, ...]:
             n_wrong=_or_none(wrong),
             doubt=doubts[unusable],
             executed=settings[ran],
-            clock=clock if run in runs else None,
+            timing=timing if run in runs else None,
         )
-        for at, nbytes, time_us, wrong, ran, unusable, run, communicator, cycle, line, clock in zip(
+        for at, nbytes, time_us, wrong, ran, unusable, run, communicator, cycle, line, timing in zip(
             number.tolist(), *(taken[name].tolist() for name in names), strict=True
         )
     )

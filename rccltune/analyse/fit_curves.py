@@ -20,7 +20,7 @@ from rccltune.model.curves import Curve, CurvePoint
 from rccltune.model.settings import CurveKey, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 
-_CLOCK: Final = "clock_of_view"
+_CLOCK: Final = "timing_of_view"
 
 
 def curves(
@@ -37,7 +37,7 @@ def curves(
         By rising key, as the table has it.
     """
     curve_points = points.points(table)
-    curve_points[_CLOCK] = _clocks(curve_points)
+    curve_points[_CLOCK] = _timing_modes(curve_points)
     by_curve = groupby(curve_points.itertuples(index=False), key=lambda row: row[: len(KEYS)])
     parts: list[list[Any]] = [list(rows) for _, rows in by_curve]
     fitted = fit_all(
@@ -55,7 +55,7 @@ def curves(
     )
 
 
-def _clocks(curve_points: pd.DataFrame) -> pd.Series[Any]:
+def _timing_modes(curve_points: pd.DataFrame) -> pd.Series[Any]:
     """Whether all sizes of a view were timed by replayed graphs: yes, no, or None for some."""
     by_view = curve_points.groupby([*TARGET, *VIEW], observed=True, sort=False)["is_graph"]
     every, some = by_view.transform("all"), by_view.transform("any")
@@ -70,7 +70,7 @@ def _key(row: Any) -> CurveKey:  # noqa: ANN401 - a row of pandas
         placement=Placement(row.placement),
         dtype=row.dtype or None,
         redop=row.op or None,
-        graph=row.clock_of_view,
+        graph=row.timing_of_view,
         scale=Scale(n_nodes=int(row.n_nodes), n_ranks=int(row.n_ranks)),
         rank_placement=row.rank_placement or None,
     )
@@ -85,4 +85,5 @@ def _point(row: Any) -> CurvePoint:  # noqa: ANN401 - a row of pandas
         n_samples=int(row.n_passes),
         n_communicators=int(row.n_communicators),
         n_left_out=int(row.n_stalled),
+        timing=row.timing,
     )

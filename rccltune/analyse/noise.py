@@ -2,7 +2,7 @@
 
 What choosing rests on; verification has :mod:`rccltune.analyse.paired`. The unit is the
 **communicator**: whatever passes of one communicator agree in, they share its connections, buffers
-and clocks. A log read by ``import`` counts as one.
+and timing modes. A log read by ``import`` counts as one.
 
 Times are compared as logarithms, so that a ratio is a difference. Where communicators hold both
 sides, their ratio inside each counts (a paired t); else the communicators of either side (one-way

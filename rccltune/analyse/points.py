@@ -4,9 +4,9 @@ A *point* is one setting at one size. Its time is the median over communicators 
 the passes of each, so that a pass that stood still costs a communicator nothing and a communicator
 that stood still costs the point nothing.
 
-Where calls were timed by both clocks, replayed graphs count up to 4 MiB and loops above: below,
+Where calls were timed in both modes, replayed graphs count up to 4 MiB and loops above: below,
 a loop measures how fast the host launches. Where a setting was timed roughly and again with care,
-care counts. Both are decided for all settings of a size together, so that one clock compares them.
+care counts. Both are decided for all settings of a size together, so that one mode compares them.
 
 Columns of the tables here, beside ``KEYS`` (all that two times must share to be compared as those
 of one setting) and ``nbytes``:
@@ -43,35 +43,35 @@ VIEW: Final = ["dtype", "op", "placement"]
 KEYS: Final = [*TARGET, *VIEW, "setting"]
 BASELINE: Final = str(settings.BASELINE)
 IDLE: Final = str(settings.IDLE)
-# What is compared at one size in one communicator: all settings by one clock.
+# What is compared at one size in one communicator: all settings in one timing mode.
 _SIZE: Final = ("collective", "dtype", "op", "placement", "nbytes")
-# Times that are compared at a size: of all settings by one clock.
+# Times that are compared at a size: of all settings in one timing mode.
 _AT_A_SIZE: Final = [*TARGET, *VIEW, "nbytes"]
-# Sizes timed by both clocks from which on each has a curve of its own; a sweep has one, at 4 MiB.
+# Sizes timed in both modes from which on each has a curve of its own; a sweep has one, at 4 MiB.
 _MANY_SIZES: Final = 4
 
 
 def usable(samples: pd.DataFrame) -> pd.DataFrame:
-    """Samples that count: those of a sweep that may be used, by the clock and the pass that count.
+    """Samples that count: those of a sweep that may be used, by the mode and the pass that count.
 
     Args:
         samples: as ``samples.csv`` has them (:mod:`rccltune.session.sample_table`).
     """
-    good = without_rough(by_clock(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
+    good = without_rough(by_timing(samples[_is_good(samples)], _AT_A_SIZE), _AT_A_SIZE)
     return _with_site(good)
 
 
-def by_clock(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
-    """Measures by the clock that counts at their size: graph up to 4 MiB where there is one.
+def by_timing(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
+    """Measures by the timing mode that counts at their size: graph up to 4 MiB where there is one.
 
     Args:
-        measured: with ``clock`` and ``nbytes``.
-        by: columns of what is compared at a size: all settings by one clock.
+        measured: with ``timing`` and ``nbytes``.
+        by: columns of what is compared at a size: all settings in one timing mode.
     """
     if measured.empty:
         return measured
     size = measured.groupby(list(by), observed=True, sort=False).ngroup()
-    is_graph = measured["clock"] == GRAPH
+    is_graph = measured["timing"] == GRAPH
     has_graph = is_graph.groupby(size).transform("any")
     has_loop = (~is_graph).groupby(size).transform("any")
     counts = has_graph & ((measured["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
@@ -84,7 +84,7 @@ def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataF
 
     Args:
         measured: with ``rough`` and ``setting``.
-        by: columns of a size, as for :func:`by_clock`.
+        by: columns of a size, as for :func:`by_timing`.
     """
     if not measured["rough"].any():
         return measured
@@ -114,17 +114,17 @@ def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
     return (samples["unusable"] == "") & (samples["time_us"] > 0)
 
 
-def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:
-    """The usable samples, those apart by clock whose settings were timed at many sizes by both.
+def apart_by_timing(samples: pd.DataFrame) -> list[pd.DataFrame]:
+    """The usable samples, those apart whose settings were timed at many sizes by both.
 
-    Of each size one clock counts, so that settings are compared by it. Where somebody timed a whole
+    Of each size one mode counts, so that settings are compared in it. Where somebody timed a whole
     range both ways, each way has a curve of its own to look at.
 
     Args:
         samples: as ``samples.csv`` has them.
     """
     good = samples[_is_good(samples)]
-    is_graph = good["clock"] == GRAPH
+    is_graph = good["timing"] == GRAPH
     if is_graph.all() or not is_graph.any():
         return [usable(good)]
     at_a_size = good.groupby(_AT_A_SIZE, observed=True, sort=False)
@@ -135,7 +135,7 @@ def apart_by_clock(samples: pd.DataFrame) -> list[pd.DataFrame]:
     if not is_apart.any():
         return [usable(good)]
     rest = good[~is_apart]
-    parts = [usable(good[is_apart & clock]) for clock in (is_graph, ~is_graph)]
+    parts = [usable(good[is_apart & timing]) for timing in (is_graph, ~is_graph)]
     return [*([usable(rest)] if len(rest) else []), *parts]
 
 
@@ -143,7 +143,7 @@ def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a point and communicator, of usable samples; see this module for its columns."""
     plain = samples.assign(
         log_us=_without_drift(samples),
-        is_graph=(samples["clock"] == GRAPH).to_numpy(),
+        is_graph=(samples["timing"] == GRAPH).to_numpy(),
         communicator=samples.groupby(
             ["process", "communicator"], observed=True, sort=False
         ).ngroup(),
@@ -151,7 +151,7 @@ def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
     by = [*KEYS, "nbytes", "communicator"]
     grouped = plain.groupby(by, observed=True, sort=True)
     logs = grouped["log_us"].agg(["median", "var", "count"])
-    shared = grouped[["is_graph", "run"]].first()
+    shared = grouped[["is_graph", "timing", "run"]].first()
     found = logs.join(shared).reset_index()
     # The variance of a median is pi/2 times that of a mean.
     found["pass_var"] = (np.pi / 2 * found["var"] / found["count"]).fillna(0.0)
@@ -174,7 +174,7 @@ def _without_drift(samples: pd.DataFrame) -> Array:
         return plain
     log_us = pd.Series(plain)
     cell = samples.groupby(
-        [*TARGET, *VIEW, "nbytes", "clock", "process", "communicator"], observed=True, sort=False
+        [*TARGET, *VIEW, "nbytes", "timing", "process", "communicator"], observed=True, sort=False
     ).ngroup()
     order = np.lexsort((samples["line"].fillna(0).to_numpy(dtype=np.int64), cell.to_numpy()))
     by_cell = pd.Series(cell.to_numpy()[order])
@@ -226,8 +226,8 @@ def _is_above_its_curve(table: pd.DataFrame) -> Truths:
 def points(table: pd.DataFrame) -> pd.DataFrame:
     """One row a setting and size: its time, what communicators differ by, how many there were.
 
-    Columns beside ``KEYS`` and ``nbytes``: ``is_graph``; ``time_us``; ``low_us`` and ``high_us``
-    over communicators; ``n_communicators``, ``n_passes``, ``n_stalled``.
+    Columns beside ``KEYS`` and ``nbytes``: ``is_graph``, ``timing``; ``time_us``; ``low_us`` and
+    ``high_us`` over communicators; ``n_communicators``, ``n_passes``, ``n_stalled``.
 
     Args:
         table: of :func:`by_communicator`.
@@ -237,6 +237,7 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
     grouped = kept.groupby(by, observed=True, sort=True)
     found = grouped.agg(
         is_graph=("is_graph", "first"),
+        timing=("timing", "first"),
         time_us=("log_us", "median"),
         low_us=("log_us", "min"),
         high_us=("log_us", "max"),

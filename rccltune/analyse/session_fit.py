@@ -31,7 +31,7 @@ from rccltune.session.samples import notices as session_notices
 from rccltune.session.store import Session
 
 FIT_FILE: Final = "fit.json"
-_VERSION: Final = 4
+_VERSION: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +143,8 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
 
 
 def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
-    clocks = points.apart_by_clock(samples)
-    parts = [points.by_communicator(part) for part in clocks]
+    timings = points.apart_by_timing(samples)
+    parts = [points.by_communicator(part) for part in timings]
     is_apart = len(parts) > 1
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
     wrong = unusable_notices.wrong_counts(samples)

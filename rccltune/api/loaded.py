@@ -13,7 +13,7 @@ from rccltune.api.arguments import LogReporter
 from rccltune.api.frames import RULES, frame, rule_rows
 from rccltune.model import defaults
 from rccltune.model.settings import Target, View
-from rccltune.ranks.plan import GRAPH
+from rccltune.ranks.plan import GRAPH, LOOP
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import store
 from rccltune.session.sample_table import TEXTS
@@ -35,8 +35,8 @@ _KEY: Final = {
     **_TARGET,
     "placement": "str",
     "dtype": "str",
-    "redop": "str",
-    "graph": "boolean",
+    "op": "str",
+    "timing": "str",
 }
 _POINTS: Final = {
     **_KEY,
@@ -159,12 +159,12 @@ class Loaded:
     def samples(self) -> DataFrame:
         """A row for each timing: the columns of ``samples.csv``.
 
-        ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``clock`` (``graph``,
+        ``setting`` (asked for: ``ring/ll128``, ``baseline``, ``idle``), ``timing`` (``graph``,
         ``loop``), ``nbytes``, ``calls``, ``time_us`` (mean over ranks), ``slowest_us``, ``wrong``
         (elements; missing where not checked), ``ran``, ``library`` (setting that it would have
         taken), ``registered``, ``trees``, ``signature`` (of its order of adding, where probed),
         ``unusable`` (why it is not used), ``rough``; ``run``, ``process``, ``communicator``,
-        ``pass``, ``line`` (where it was read); ``op`` as ``redop`` elsewhere.
+        ``pass``, ``line`` (where it was read).
         docs/formats.md has them all.
         """
         table = load_frame(self._opened, self._reporter)
@@ -176,8 +176,9 @@ class Loaded:
     def points(self) -> DataFrame:
         """A row for each setting at each size.
 
-        ``setting``, ``nbytes``, ``time_us`` (median over communicators), ``low_us``, ``high_us``
-        (least and largest of them), ``n_samples``, ``n_communicators``, ``n_left_out``
+        ``timing`` (``graph``, ``loop``; missing where a log does not say it), ``setting``,
+        ``nbytes``, ``time_us`` (median over communicators), ``low_us``, ``high_us`` (least and
+        largest of them), ``n_samples``, ``n_communicators``, ``n_left_out``
         (communicators that stalled).
 
         Raises:
@@ -186,6 +187,7 @@ class Loaded:
         rows = (
             {
                 **_key_row(curve.key.target, curve.key.view),
+                "timing": point.timing or None,
                 "setting": str(curve.key.setting),
                 "nbytes": point.nbytes,
                 "time_us": point.time_us,
@@ -204,6 +206,7 @@ class Loaded:
     def curves(self) -> DataFrame:
         """A row for each curve: time against size of one setting.
 
+        ``timing`` (missing where small sizes are graphs and large ones loops),
         ``setting``, ``min_nbytes``, ``max_nbytes``, ``n_sizes``, ``model`` (that predicts best:
         ``linear``, ``segmented``, ``log-log``), ``latency_us`` of its first segment, ``gb_per_s``
         (GB/s as bytes of a call over time, of its last one; both missing of ``log-log``),
@@ -298,7 +301,7 @@ class Loaded:
 
     @cached_property
     def verdicts(self) -> DataFrame:
-        """A row for each size, placement and clock of each verification.
+        """A row for each size, placement and timing mode of each verification.
 
         ``file`` (``verdict.json``), ``nbytes``, ``baseline_us``, ``tuned_us``, ``ratio`` (mean
         over communicators; above 1 the rules are faster), ``low``, ``high`` (its 95 % interval),
@@ -322,8 +325,8 @@ class Loaded:
                     **_target_row(read.target(verdict.collective)),
                     "placement": verdict.placement.value,
                     "dtype": read.dtype,
-                    "redop": read.op if verdict.collective.reduces else "none",
-                    "graph": verdict.clock == GRAPH,
+                    "op": read.op if verdict.collective.reduces else "none",
+                    "timing": verdict.timing,
                     "nbytes": verdict.nbytes,
                     "baseline_us": verdict.baseline_us,
                     "tuned_us": verdict.tuned_us,
@@ -359,8 +362,8 @@ def _key_row(target: Target, view: View) -> dict[str, Any]:
         **_target_row(target),
         "placement": view.placement.value,
         "dtype": view.dtype,
-        "redop": view.redop,
-        "graph": view.graph,
+        "op": view.redop,
+        "timing": None if view.graph is None else GRAPH if view.graph else LOOP,
     }
 
 

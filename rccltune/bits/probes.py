@@ -96,9 +96,9 @@ def _settings(collective: Collective, n_ranks: int) -> Iterator[Setting]:
 def _step(
     setting: Setting, collective: Collective, nbytes: int, way: tuple[str, Placement, str]
 ) -> Step:
-    dtype, placement, clock = way
+    dtype, placement, timing = way
     return Step(
-        plan.ORDER, setting, CollectiveCall(collective, dtype, SUM, placement, nbytes), clock
+        plan.ORDER, setting, CollectiveCall(collective, dtype, SUM, placement, nbytes), timing
     )
 
 
@@ -229,10 +229,10 @@ def _ran_as_asked(asked: str, answered: str, ran: str) -> bool:
 
 
 def _lines(rows: pd.DataFrame) -> Iterator[str]:
-    names = ("collective", "dtype", "op", "placement", "asked_nbytes", "clock")
+    names = ("collective", "dtype", "op", "placement", "asked_nbytes", "timing")
     for values in rows[list(names)].itertuples(index=False, name=None):
-        collective, dtype, op, placement, nbytes, clock = map(str, values)
-        yield f"{plan.ORDER} {collective} {dtype} {op} {placement} {nbytes} {clock}"
+        collective, dtype, op, placement, nbytes, timing = map(str, values)
+        yield f"{plan.ORDER} {collective} {dtype} {op} {placement} {nbytes} {timing}"
 
 
 def trees_of(measured: Iterable[Run]) -> Trees:

@@ -287,8 +287,8 @@ def _rules(one: VerificationResult) -> list[str]:
                 found.append(f"{said}: {RESTORES}")
                 continue
             if rule.loop is not None:
-                # Above 4 MiB the loop is the clock.
-                up_to = " up to 4 MiB" if LOOP in rule.clock else ""
+                # Above 4 MiB the loop is what counts.
+                up_to = " up to 4 MiB" if LOOP in rule.timing else ""
                 said += f" in a graph{up_to}"
             if (worst := rule.worst_gain(one.file.verdicts)) is not None:
                 said += f", {worst:.2f}x at its worst size"

@@ -296,7 +296,7 @@ def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
         f"{gain.value:.2f}x" if gain else "–",
         f"{gain.low:.2f} to {gain.high:.2f}" if gain else "–",
         str(one.n_sizes),
-        loop_of(one) if loop else "the same clock",
+        loop_of(one) if loop else "as timed",
         *also,
     )
 

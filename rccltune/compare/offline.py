@@ -46,7 +46,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
 
     opened = [store.open_session(one) for one in (a, b)]
     both = [_usable(load_frame(one, Reporter())) for one in opened]
-    cell = [*_KEY, "setting", "clock", "nbytes"]
+    cell = [*_KEY, "setting", "timing", "nbytes"]
     common = both[0][cell].drop_duplicates().merge(both[1][cell].drop_duplicates(), on=cell)
     if common.empty:
         raise TooLittleDataError(
@@ -67,7 +67,6 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
     if repeats == "communicators":
         unit = timings["run"].astype(str) + unit + timings["communicator"].astype(str)
     timings["replicate"] = timings["side"] + unit
-    timings["timing"] = timings["clock"]
     names = _names(common)
     timings["collective"] = _joined(timings, names)
     judged = judging.judge(timings, margin=margin, paired=False, least=1)

@@ -223,7 +223,7 @@ class OngoingComparison:
                 kind = plan.CALL if one.side.is_lossy else kind
                 steps.append(Step(kind, one.setting_at(call), call))
         first = next(iter(self.scope.calls()))
-        if GRAPH in self.scope.clocks(first.nbytes, captures=True):
+        if GRAPH in self.scope.timings(first.nbytes, captures=True):
             steps.append(
                 Step(
                     plan.MEASURE, one.setting_at(first), first, GRAPH, plan.effort_of(first.nbytes)
@@ -261,7 +261,7 @@ class OngoingComparison:
         """Whether calls can be captured into graphs by both sides."""
         for one in self.sides:
             found = self.table(one)
-            tried = found[(found["clock"] == GRAPH) & (found["purpose"] == f"{ASK}-{one.letter}")]
+            tried = found[(found["timing"] == GRAPH) & (found["purpose"] == f"{ASK}-{one.letter}")]
             if len(tried) and not (tried["time_us"] > 0).any():
                 return False
         return True
@@ -408,7 +408,7 @@ class OngoingComparison:
                 plan.MEASURE,
                 by_letter[letter].setting_at(call),
                 call,
-                self._clock(call),
+                self._timing_mode(call),
                 plan.effort_of(call.nbytes),
             )
             for call in calls
@@ -424,9 +424,9 @@ class OngoingComparison:
             ]
         return (*checks, *passes.loops_first(steps))
 
-    def _clock(self, call: CollectiveCall) -> str:
+    def _timing_mode(self, call: CollectiveCall) -> str:
         """Graphs up to 4 MiB where they work, loops above."""
-        return self.scope.clocks(call.nbytes, captures=self.captures)[-1]
+        return self.scope.timings(call.nbytes, captures=self.captures)[-1]
 
     def _to_time(self, calls: Iterable[CollectiveCall]) -> list[CollectiveCall]:
         """Calls at which there is something to find out by their times."""
@@ -670,7 +670,7 @@ class OngoingComparison:
                         "replicate": stage[mine.index] + mine["number"].astype(str),
                         "collective": mine["collective"],
                         "nbytes": mine["nbytes"],
-                        "timing": mine["clock"],
+                        "timing": mine["timing"],
                         "time_us": mine["time_us"],
                     }
                 )

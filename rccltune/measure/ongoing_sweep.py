@@ -41,7 +41,7 @@ _MOST_FAILURES: Final = 2
 _SHOWN: Final = 3
 # A device's clock is not quite constant.
 _CLOCK_MOVED: Final = 0.02
-# Where both clocks measure, they should say the same.
+# Where both timing modes measure, they should say the same.
 _AGREE: Final = 0.05
 
 
@@ -433,12 +433,12 @@ def _moved_clocks(measured: Iterable[Run]) -> Iterator[str]:
             )
 
 
-def clocks_differ(table: pd.DataFrame) -> list[str]:
+def timings_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
     own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == GRAPH_UP_TO)]
     own = own[(own["setting"] == str(IDLE)) & (own["unusable"] == "")]
     names = ["collective", "placement"]
-    middle = own.pivot_table(values="time_us", index=names, columns="clock", aggfunc="median")
+    middle = own.pivot_table(values="time_us", index=names, columns="timing", aggfunc="median")
     if not {LOOP, GRAPH} <= set(middle.columns):
         return []
     ratio = middle[LOOP] / middle[GRAPH]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rccltune.analyse.points import by_clock
+from rccltune.analyse.points import by_timing
 from rccltune.bits import probes
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
@@ -121,7 +121,7 @@ class SweepScope:
         most = self.checked_up_to
         return plan.CHECK if most is None or call.nbytes <= most else plan.CALL
 
-    def clocks(self, nbytes: int, *, captures: bool) -> tuple[str, ...]:
+    def timings(self, nbytes: int, *, captures: bool) -> tuple[str, ...]:
         """Clocks that a size is timed by.
 
         Args:
@@ -228,8 +228,8 @@ def plan_first_pass(wanted: SweepScope, table: pd.DataFrame | None = None) -> li
         kind = wanted.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
-            Step(plan.MEASURE, setting, call, clock, plan.effort_of(call.nbytes))
-            for clock in wanted.clocks(call.nbytes, captures=True)
+            Step(plan.MEASURE, setting, call, timing, plan.effort_of(call.nbytes))
+            for timing in wanted.timings(call.nbytes, captures=True)
             for setting in tried
         ]
     steps = (*checks, *loops_first(timed))
@@ -242,14 +242,14 @@ def loops_first(steps: Sequence[Step]) -> tuple[Step, ...]:
     Graphs with registered buffers, which are others, come last.
     """
     later = {GRAPH: 1, REGISTERED: 2}
-    return tuple(sorted(steps, key=lambda step: later.get(step.clock, 0)))
+    return tuple(sorted(steps, key=lambda step: later.get(step.timing, 0)))
 
 
 def captures(table: pd.DataFrame | None) -> bool:
     """Whether calls could be captured into graphs; also where that was not tried."""
     if table is None:
         return True
-    own = table[(table["clock"] == GRAPH) & (table["step"] == plan.MEASURE)]
+    own = table[(table["timing"] == GRAPH) & (table["step"] == plan.MEASURE)]
     return own.empty or bool((own["unusable"] != UnusableReason.NO_TIME.value).any())
 
 
@@ -260,7 +260,7 @@ def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     steps = [
         Step(plan.MEASURE, setting, call, LOOP, plan.effort_of(call.nbytes))
         for call in wanted.calls()
-        if LOOP not in wanted.clocks(call.nbytes, captures=True)
+        if LOOP not in wanted.timings(call.nbytes, captures=True)
         for setting in (IDLE, *wanted.settings_of(call.collective))
     ]
     return [RunPlan(plugin=True, communicators={Label(plan.FIRST, 1): tuple(steps)})]
@@ -457,21 +457,21 @@ def _in_turns(wanted: SweepScope, tried: Cells | None, *, captured: bool) -> tup
         for setting in could_win:
             settings += [setting, IDLE]
         steps += [
-            Step(plan.MEASURE, setting, call, clock, plan.effort_of(call.nbytes))
-            for clock in wanted.clocks(call.nbytes, captures=captured)
+            Step(plan.MEASURE, setting, call, timing, plan.effort_of(call.nbytes))
+            for timing in wanted.timings(call.nbytes, captures=captured)
             for setting in settings
         ]
     return loops_first(steps)
 
 
 def quick_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Timings of the first pass that ran as asked for, by the clock that counts.
+    """Timings of the first pass that ran as asked for, by the timing mode that counts.
 
     Args:
         table: rows of the sweep's runs.
     """
     quick = table[(table["purpose"] == plan.FIRST) & (table["step"] == plan.MEASURE)]
-    return by_clock(quick[quick["unusable"] == ""])
+    return by_timing(quick[quick["unusable"] == ""])
 
 
 def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:

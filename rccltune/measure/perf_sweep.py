@@ -24,9 +24,9 @@ from rccltune.measure.instrument import (
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import (
     OngoingSweep,
-    clocks_differ,
     not_offered,
     of_ranks,
+    timings_differ,
 )
 from rccltune.measure.passes import SweepScope
 from rccltune.measure.paths_here import paths_here
@@ -390,7 +390,7 @@ def measure_with_perf(
         remarks=(
             *unattributed(samples),
             *passes.idle_by_source(table, measuring.wanted.idle_source),
-            *clocks_differ(table),
+            *timings_differ(table),
             *of_ranks(measuring.runs),
         ),
         is_over=measuring.is_over,

@@ -41,7 +41,7 @@ class Request:
         named_collectives: the user named the collectives.
         named_sizes: the user said which sizes, or up to which.
         communicators: in which the rank program measures what could win.
-        timing: by which clock it does.
+        timing: by which mode it does.
     """
 
     sweep: Sweep

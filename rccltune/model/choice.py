@@ -297,10 +297,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeVerdict:
-    """What verification found at one size, in one placement, by one clock.
+    """What verification found at one size, in one placement, by one timing mode.
 
     Attributes:
-        clock: ``graph`` or ``loop``.
+        timing: ``graph`` or ``loop``.
         baseline_us, tuned_us: medians of the library and of the rules.
         gain: baseline time / tuned time.
         n_wrong: elements, with the rules: 0, or None where none was checked or some are wrong
@@ -309,7 +309,7 @@ class SizeVerdict:
 
     collective: Collective
     placement: Placement
-    clock: Word
+    timing: Word
     nbytes: Whole
     baseline_us: Number
     tuned_us: Number

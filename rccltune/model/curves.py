@@ -53,6 +53,7 @@ class CurvePoint:
         n_samples: passes of all of them.
         n_communicators: the only repeats that count as independent; a log that was imported is one.
         n_left_out: communicators that stalled here and count in none of the numbers above.
+        timing: ``graph`` or ``loop``; empty where a log does not say it.
     """
 
     nbytes: Whole
@@ -62,6 +63,7 @@ class CurvePoint:
     n_samples: Whole = 1
     n_communicators: Whole = 1
     n_left_out: Whole = 0
+    timing: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

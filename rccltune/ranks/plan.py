@@ -106,14 +106,14 @@ class Step:
     Attributes:
         kind: CHECK, CALL, MEASURE or ORDER.
         setting: what the plugin answers; it may answer nothing, or not be loaded.
-        clock: LOOP, GRAPH, ONE_ROOT or REGISTERED of a MEASURE, LOOP or GRAPH of an ORDER, empty of
-            others.
+        timing: LOOP, GRAPH, ONE_ROOT or REGISTERED of a MEASURE, LOOP or GRAPH of an ORDER, empty
+            of others.
     """
 
     kind: str
     setting: Setting
     call: CollectiveCall
-    clock: str = ""
+    timing: str = ""
     effort: TimingEffort = field(default=_EFFORT, compare=False)
 
     @property
@@ -125,9 +125,9 @@ class Step:
         if self.kind == MEASURE:
             effort = self.effort
             amounts = (effort.least_us, effort.least_calls, effort.most_us)
-            rest = (self.clock, *map(str, amounts))
+            rest = (self.timing, *map(str, amounts))
         elif self.kind == ORDER:
-            rest = (self.clock,)
+            rest = (self.timing,)
         return " ".join((self.kind, *what, *rest))
 
 
@@ -249,11 +249,11 @@ def _step(line: str, setting: Setting) -> Step:
     kind, collective, dtype, op, placement, nbytes, *rest = line.split(" ")
     call = CollectiveCall(Collective(collective), dtype, op, Placement(placement), int(nbytes))
     if kind == MEASURE:
-        clock, *amounts = rest
-        return Step(kind, setting, call, clock, TimingEffort(*map(int, amounts)))
+        timing, *amounts = rest
+        return Step(kind, setting, call, timing, TimingEffort(*map(int, amounts)))
     if kind == ORDER:
-        (clock,) = rest
-        return Step(kind, setting, call, clock)
+        (timing,) = rest
+        return Step(kind, setting, call, timing)
     if kind not in (CHECK, CALL):
         raise ValueError(kind)
     return Step(kind, setting, call)

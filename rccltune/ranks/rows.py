@@ -13,7 +13,7 @@ dtype, op          rccl-tests' words
 placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
-clock              loop, graph, one-root or registered of a measure, loop or graph of an order
+timing              loop, graph, one-root or registered of a measure, loop or graph of an order
 setting            what was asked for: ``ring/ll``, ``idle`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 purpose            what its communicator is for: first, second, asked or site of a sweep,
@@ -117,7 +117,7 @@ def _nothing() -> pd.DataFrame:
 
 _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
-    *("asked_nbytes", "nbytes", "clock", "setting", "purpose", "number", "rules"),
+    *("asked_nbytes", "nbytes", "timing", "setting", "purpose", "number", "rules"),
     *("calls", "time_us"),
     *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
     *(
@@ -182,7 +182,7 @@ def _described(one: PlacedStep) -> dict[str, Any]:
     }
     if step is None:
         known: dict[str, Any] = dict.fromkeys(
-            ("collective", "dtype", "op", "placement", "clock", "setting"), ""
+            ("collective", "dtype", "op", "placement", "timing", "setting"), ""
         )
         return {**known, **where, "step": plan.COMMUNICATOR, "asked_nbytes": 0}
     return {
@@ -193,7 +193,7 @@ def _described(one: PlacedStep) -> dict[str, Any]:
         "op": step.call.op,
         "placement": step.call.placement.value,
         "asked_nbytes": step.call.nbytes,
-        "clock": step.clock,
+        "timing": step.timing,
         "setting": str(step.setting),
     }
 

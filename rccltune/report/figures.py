@@ -210,8 +210,8 @@ def _fitted(tables: FigureTables, points: pd.DataFrame) -> Iterator[tuple[Any, A
     fits = tables.fits
     mine = fits[fits["setting"] == points["setting"].iloc[0]]
     is_joined = mine["latency_us"].isna().all() or mine["worst"].max() > _MISSED
-    # Two clocks are not one line: graphs cost the host nothing.
-    for part in _by_clock(points, tables.clock_ends):
+    # Two timing modes are not one line: graphs cost the host nothing.
+    for part in _by_timing(points, tables.timing_changes):
         if is_joined:
             yield part["nbytes"], part["time_us"]
             continue
@@ -223,8 +223,8 @@ def _fitted(tables: FigureTables, points: pd.DataFrame) -> Iterator[tuple[Any, A
                 yield x, piece.latency_us + x * piece.us_per_byte
 
 
-def _by_clock(points: pd.DataFrame, ends: int | None) -> list[pd.DataFrame]:
-    """Points of each clock; all together where there is one."""
+def _by_timing(points: pd.DataFrame, ends: int | None) -> list[pd.DataFrame]:
+    """Points of each timing mode; all together where there is one."""
     if ends is None:
         return [points]
     parts = (points[points["nbytes"] <= ends], points[points["nbytes"] > ends])
@@ -233,9 +233,9 @@ def _by_clock(points: pd.DataFrame, ends: int | None) -> list[pd.DataFrame]:
 
 def _mark_clocks(axes: Axes, tables: FigureTables) -> None:
     """A thin line between what graphs were timed for and what was launched one by one."""
-    ends = tables.clock_ends
+    ends = tables.timing_changes
     nbytes = tables.points["nbytes"]
-    if ends is None or not len(_by_clock(tables.points, ends)) > 1:
+    if ends is None or not len(_by_timing(tables.points, ends)) > 1:
         return
     beyond = nbytes[nbytes > ends].min()
     middle = float(np.sqrt(ends * beyond))
@@ -261,7 +261,7 @@ def bandwidth(tables: FigureTables) -> Figure | None:
     )
     for panel, axes in panels:
         mine = tables.of(panel)
-        _lines(axes, mine.points, "busbw", mine.rules, mine.clock_ends)
+        _lines(axes, mine.points, "busbw", mine.rules, mine.timing_changes)
         _mark_clocks(axes, mine)
         style.sizes_axis(axes, mine.points["nbytes"])
         axes.set_ylim(0, 1.1 * max(mine.points["busbw"].max(), *mine.ceilings["busbw"], 0.0))
@@ -389,18 +389,18 @@ def _lines(
         points: of the settings.
         value: column to draw.
         rules: of the panel.
-        ends: where the clock changes, which what is no ratio shows.
+        ends: where the timing mode changes, which what is no ratio shows.
     """
     for rule in rows(rules):
         inside = points["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
         mine = points[(points["setting"] == rule.setting) & inside].sort_values("nbytes")
         shade = style.colour(rule.algorithm)
-        for part in _by_clock(mine, ends):
+        for part in _by_timing(mine, ends):
             broad: dict[str, Any] = {"color": shade, "alpha": 0.3, "linewidth": 7, "zorder": 1.5}
             axes.plot(part["nbytes"], part[value], label=_CHOSEN, **broad)
     for _, line in _few(points).groupby("setting", sort=False):
         looks = style.look(next(rows(line)))
-        for part in _by_clock(line, ends):
+        for part in _by_timing(line, ends):
             axes.plot(part["nbytes"], part[value], linewidth=1.0, **looks)
 
 

@@ -69,8 +69,8 @@ class FigureTables:
         baseline: what speed-ups are over, in words.
         subject: of whom the figures are: machine, and which calls are drawn.
         size: width and height of a panel in inches.
-        clock_ends: size in bytes up to which graphs were timed, where larger ones were launched
-            one by one; None where one clock timed all.
+        timing_changes: size in bytes up to which graphs were timed, where larger ones were launched
+            one by one; None where one mode timed all.
     """
 
     panels: tuple[str, ...]
@@ -85,7 +85,7 @@ class FigureTables:
     subject: str
     simulated: bool
     size: tuple[float, float] = (5.6, 3.3)
-    clock_ends: int | None = None
+    timing_changes: int | None = None
 
     def of(self, panel: str, size: tuple[float, float] | None = None) -> FigureTables:
         """Select the rows of one panel, which may have another size."""
@@ -139,18 +139,18 @@ def tables_of(shown: SessionContents) -> FigureTables:
         baseline=baseline_words(named),
         subject=f"{shown.machine}; {', '.join(said[:3])}",
         simulated=shown.simulated,
-        clock_ends=_clock_ends(shown),
+        timing_changes=_timing_changes(shown),
         **frames,
     )
 
 
-def _clock_ends(shown: SessionContents) -> int | None:
-    """Where the clock changes, of a session that the rank program measured with both."""
+def _timing_changes(shown: SessionContents) -> int | None:
+    """Where the timing mode changes, of a session that the rank program measured with both."""
     if shown.is_imported:
         return None
     table = load_frame(shown.done.session, Reporter())
     is_above = table["nbytes"] > GRAPH_UP_TO
-    below, above = (set(table["clock"][side].unique()) for side in (~is_above, is_above))
+    below, above = (set(table["timing"][side].unique()) for side in (~is_above, is_above))
     return GRAPH_UP_TO if GRAPH in below and above == {LOOP} else None
 
 

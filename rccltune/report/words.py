@@ -355,7 +355,7 @@ def method(shown: SessionContents) -> Iterator[str]:
         )
         yield (
             "Up to 4 MiB calls are replayed from captured graphs where that works, above they are "
-            "launched one by one; of each size one clock counts."
+            "launched one by one; of each size one of the two counts."
         )
         yield "The unit of repetition is a communicator, with buffers of its own."
     yield "A point is the median over communicators of the medians over the passes of each."

@@ -12,7 +12,7 @@ placement         ``out`` of place or ``in`` place
 setting           what was asked for: ``ring/ll128``, ``tree/ll/16``; ``baseline`` (the site as
                   it is), ``idle`` (our plugin loaded, answering nothing), ``rules``
                   (answering by a rule file), ``unstated`` (nothing says what ran)
-clock             ``graph`` (a captured graph replayed) or ``loop`` (calls launched one
+timing             ``graph`` (a captured graph replayed) or ``loop`` (calls launched one
                   by one)
 nbytes            size in bytes, as a tuner sees it
 calls             timed calls
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # What two times share that are compared as those of one setting.
 KEY: Final = (
     *("collective", "n_nodes", "n_ranks", "rank_placement", "dtype", "op", "placement"),
-    *("setting", "clock"),
+    *("setting", "timing"),
 )
 COLUMNS: Final = (
     *KEY,
@@ -131,10 +131,12 @@ def framed(rows: pd.DataFrame, keys: Sequence[CurveKey]) -> pd.DataFrame:
     described = pd.DataFrame([_described(key) for key in keys], columns=list(KEY))
     described = described.astype({name: "category" for name in KEY if name in TEXTS})
     table: pd.DataFrame = described.take(rows["key"].to_numpy(dtype=int)).reset_index(drop=True)
-    clocks = pd.Series([_CLOCKS[key.graph] for key in keys], dtype="str")[rows["key"]]
-    row_clocks = rows["clock"].to_numpy() if "clock" in rows else ""
-    table["clock"] = (
-        np.where(np.asarray(row_clocks) == "", clocks.to_numpy(), row_clocks) if len(rows) else ""
+    timings = pd.Series([_CLOCKS[key.graph] for key in keys], dtype="str")[rows["key"]]
+    row_timings = rows["timing"].to_numpy() if "timing" in rows else ""
+    table["timing"] = (
+        np.where(np.asarray(row_timings) == "", timings.to_numpy(), row_timings)
+        if len(rows)
+        else ""
     )
     for name in ("nbytes", "time_us", "wrong", "line", "pass"):
         table[name] = rows[name].to_numpy()

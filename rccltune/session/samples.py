@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _CELL: Final = ["collective", "setting", "placement", "dtype", "op", "nbytes"]
 _AS_MEASURED: Final = (
-    *("collective", "dtype", "placement", "clock", "nbytes", "calls"),
+    *("collective", "dtype", "placement", "timing", "nbytes", "calls"),
     *("time_us", "slowest_us", "unusable", "process", "communicator", "line"),
 )
 _REGISTERED: Final = {"0": False, "1": True}
@@ -129,7 +129,7 @@ def _samples_of_runs(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFra
     made["rough"] = (timed["purpose"] == plan.FIRST) | (
         has_starts & (timed["purpose"] == plan.SECOND)
     )
-    by = ["run", "communicator", *_CELL, "clock"]
+    by = ["run", "communicator", *_CELL, "timing"]
     made["pass"] = timed.groupby(by, sort=False).cumcount()
     return made
 

@@ -30,7 +30,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 # May be empty: what it is nobody said.
 _OPTIONAL: Final = frozenset(
     (
-        *("rank_placement", "dtype", "op", "clock", "ran", "library", "unusable", "time_us"),
+        *("rank_placement", "dtype", "op", "timing", "ran", "library", "unusable", "time_us"),
         *("calls", "slowest_us", "wrong", "registered", "trees", "signature", "line"),
     )
 )
@@ -204,7 +204,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "op": _line,
     "placement": _one_of(*(one.value for one in Placement)),
     "setting": _setting,
-    "clock": _one_of(plan.GRAPH, plan.LOOP),
+    "timing": _one_of(plan.GRAPH, plan.LOOP),
     "nbytes": _whole,
     "calls": _whole,
     "time_us": _time,

@@ -65,9 +65,9 @@ def is_better(
     communicators = {
         Label(plan.VERIFY, number, digest): passes.loops_first(
             [
-                Step(plan.MEASURE, who, call, clock, plan.effort_of(call.nbytes))
+                Step(plan.MEASURE, who, call, timing, plan.effort_of(call.nbytes))
                 for call, setting in calls.items()
-                for clock in measuring.wanted.clocks(call.nbytes, captures=captured)[:1]
+                for timing in measuring.wanted.timings(call.nbytes, captures=captured)[:1]
                 for who in (RULES if one == RULES else setting for one in TURNS[number % 2])
             ]
         )

@@ -53,7 +53,7 @@ class Confirmation:
 
     Attributes:
         contradicted: rules that look slower, each with its ratio.
-        table: look (1, or 2 of the repeat), collective, clock, placement, nbytes, launch,
+        table: look (1, or 2 of the repeat), collective, timing, placement, nbytes, launch,
             library_us, rules_us.
     """
 
@@ -140,7 +140,7 @@ def _looked(asked: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict]) 
         failed = failed or why
         if table is not None:
             tables.append(table)
-    names = ["collective", "clock", "placement", "nbytes", "launch", "library_us", "rules_us"]
+    names = ["collective", "timing", "placement", "nbytes", "launch", "library_us", "rules_us"]
     table = pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)
     table.insert(0, "look", look)
     found = {one.line: ratio for one in kept if (ratio := _ratio(table, one)) is not None}
@@ -181,7 +181,7 @@ def _power(nbytes: int) -> int:
 def _turns(
     asked: ConfirmationRequest, folder: Path, call: BenchmarkCall
 ) -> tuple[pd.DataFrame | None, float, str]:
-    """Launches of one collective by one clock in turns: their times, seconds, and what failed."""
+    """Launches of one collective in one timing mode: their times, seconds, and what failed."""
     import pandas as pd
 
     site = asked.site
@@ -193,12 +193,12 @@ def _turns(
         *variables_for(site, asked.rules.resolve()),
         *asked.verdict.needs.items(),
     ]
-    clock = "graph" if call.graph else "loop"
+    timing = "graph" if call.graph else "loop"
     rows, seconds = [], 0.0
     for number in range(_LAUNCHES):
         sides = {}
         for who in ("library", "rules") if number % 2 == 0 else ("rules", "library"):
-            name = f"{call.collective.value}-{clock}-{who}-{number}"
+            name = f"{call.collective.value}-{timing}-{who}-{number}"
             asked.reporter.detail(f"rccl-tests: {name}")
             made = rccl_tests.launch(
                 where,
@@ -216,7 +216,7 @@ def _turns(
                 "time_us"
             ].median()
         both = pd.DataFrame({f"{who}_us": one for who, one in sides.items()}).reset_index()
-        rows.append(both.assign(collective=call.collective.value, clock=clock, launch=number))
+        rows.append(both.assign(collective=call.collective.value, timing=timing, launch=number))
     return pd.concat(rows), seconds, ""
 
 

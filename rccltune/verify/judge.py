@@ -297,7 +297,7 @@ class _FileJudge:
         It takes what lies between them and the good sizes beside them. A whole rule that loops
         judged is proven by calls that have such buffers.
         """
-        is_proven = len(stretch) == len(at) and (table.clock[at] == LOOP).all()
+        is_proven = len(stretch) == len(at) and (table.timing[at] == LOOP).all()
         harm = _SLOWER_REGISTERED if self.is_again else ""
         found = self._judged(rule, table, at[stretch], is_whole=bool(is_proven), harm=harm)
         if not found.is_kept:
@@ -456,7 +456,7 @@ class _FileJudge:
                 self._worst(paired, int(i)) for i in own if int(table.nbytes[i]) not in table.alike
             )
         )
-        clocks = dict.fromkeys(str(table.clock[i]) for i in own)
+        timings = dict.fromkeys(str(table.timing[i]) for i in own)
         inside = self._inside(rule, table)
         low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
         if state.is_proven:
@@ -475,12 +475,12 @@ class _FileJudge:
             bfloat16=None if bfloat16 is None else bfloat16.ratio(),
             n_sizes=len(own),
             n_undecided=undecided,
-            clock=" and ".join(clocks),
+            timing=" and ".join(timings),
         )
 
 
 def _mean(other: PairedRatios | None, sizes: npt.NDArray[np.int64]) -> LogMean | None:
-    """Mean over a rule's sizes by a clock beside its own, of the placement that gains least."""
+    """Mean over a rule's sizes in another timing mode, of the placement that gains least."""
     return None if other is None else other.least(np.isin(other.nbytes, sizes))
 
 

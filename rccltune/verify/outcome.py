@@ -238,7 +238,7 @@ def evidence_of(one: RuleVerdict) -> str:
     """``1.20x (1.18 to 1.22) by graph over 12 sizes; launched one by one 1.01x (0.97 to 1.05)``."""
     if one.state is RuleState.KEEPS_BITS:
         return f"the same bits at {one.n_sizes} sizes" if one.n_sizes else "adds nothing"
-    by = f" by {one.clock}" if one.clock else ""
+    by = f" by {one.timing}" if one.timing else ""
     said = f"{one.gain}{by} over {one.n_sizes} sizes"
     if one.loop is not None:
         said += f"; {loop_words(one)}"

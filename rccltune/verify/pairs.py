@@ -115,7 +115,7 @@ class VerificationCalls:
     checked_up_to: int | None = None
     quiet_from: int | None = None
 
-    def clocks(self, own: SizesToCall, nbytes: int) -> tuple[str, ...]:
+    def timings(self, own: SizesToCall, nbytes: int) -> tuple[str, ...]:
         """Clocks that time a size: loop above 4 MiB, graph up to there, both at looped ones."""
         if self.registers and nbytes in own.conditional:
             return (LOOP,)  # the only calls whose buffers are not registered
@@ -294,7 +294,7 @@ def registers(table: pd.DataFrame) -> bool:
     Args:
         table: rows of the sweep's runs.
     """
-    own = table[table["clock"] == GRAPH]
+    own = table[table["timing"] == GRAPH]
     return own.empty or bool((own["registered"] == "1").any())
 
 
@@ -356,36 +356,36 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
             if turn and calls.is_quiet(call.nbytes):
                 continue
             effort = plan.effort_of(call.nbytes)
-            for clock in calls.clocks(own, call.nbytes):
-                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in TURNS[turn]]
+            for timing in calls.timings(own, call.nbytes):
+                steps += [Step(plan.MEASURE, who, call, timing, effort) for who in TURNS[turn]]
             also = [ONE_ROOT] * calls.has_one_root(own.collective)
             also += [REGISTERED] * calls.has_registered(own, call.nbytes, communicator)
             steps += [
-                Step(plan.MEASURE, who, call, clock, effort)
-                for clock in also
+                Step(plan.MEASURE, who, call, timing, effort)
+                for timing in also
                 for who in _SHORT_TURNS[turn]
             ]
         if communicator < _FOR_OTHERS:
             for call in _calls(calls, own.collective, own.others):
-                clock = calls.clocks(own, call.nbytes)[0]
+                timing = calls.timings(own, call.nbytes)[0]
                 effort = plan.effort_of(call.nbytes)
                 order = _SHORT_TURNS[communicator % 2]
-                steps += [Step(plan.MEASURE, who, call, clock, effort) for who in order]
+                steps += [Step(plan.MEASURE, who, call, timing, effort) for who in order]
         for call in _in_bfloat16(calls, own):
-            clock = calls.clocks(own, call.nbytes)[-1]
+            timing = calls.timings(own, call.nbytes)[-1]
             effort = plan.effort_of(call.nbytes)
-            steps += [Step(plan.MEASURE, who, call, clock, effort) for who in _SHORT_TURNS[turn]]
+            steps += [Step(plan.MEASURE, who, call, timing, effort) for who in _SHORT_TURNS[turn]]
     return passes.loops_first(steps)
 
 
 def ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """Library against rules, a row for each communicator, size, placement and clock.
+    """Library against rules, a row for each communicator, size, placement and timing mode.
 
     Args:
         table: rows of a rule file's verification (see :mod:`rccltune.ranks.rows`).
 
     Returns:
-        Columns collective, dtype, placement, nbytes, clock, replicate, library_us, rules_us,
+        Columns collective, dtype, placement, nbytes, timing, replicate, library_us, rules_us,
         gain (log), left_over (log: what a switch costs the library beyond what it costs the
         rules), stalls_library, stalls_rules, n_library, n_rules, answer,
         is_asked, is_alike (both sides made the very same calls).
@@ -395,12 +395,12 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
 
     timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)].copy()
     # A library that was asked for it may do otherwise.
-    timed = timed[(timed["clock"] != REGISTERED) | (timed["registered"] == "1")]
+    timed = timed[(timed["timing"] != REGISTERED) | (timed["registered"] == "1")]
     # Whatever is not answered by the rules is what they are held against.
     is_ruled = timed["setting"] == str(RULES)
     timed["side"] = is_ruled.map({True: B, False: A})
     timed["replicate"] = timed["run"].astype(str) + ":" + timed["communicator"].astype(str)
-    names = ["collective", "dtype", "placement", "nbytes", "clock"]
+    names = ["collective", "dtype", "placement", "nbytes", "timing"]
     cell = [*names, "replicate"]
     before = timed.groupby(cell, sort=False)["side"].shift()
     timed["is_first"] = before.notna() & (before != timed["side"])

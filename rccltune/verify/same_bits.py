@@ -120,11 +120,11 @@ def probes_of(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step
     Raises:
         CommandLineError: a rule cannot be probed; it says which, and why.
     """
-    dtype, placement, clock = _WAYS[number % len(_WAYS)]
+    dtype, placement, timing = _WAYS[number % len(_WAYS)]
     for collective, low, high in _ranges(rules):
         for nbytes in _probed(collective, low, high, n_ranks):
             call = CollectiveCall(collective, dtype, probes.SUM, placement, nbytes)
-            how = clock if nbytes <= GRAPH_UP_TO else LOOP
+            how = timing if nbytes <= GRAPH_UP_TO else LOOP
             yield Step(plan.ORDER, RULES, call, how)
 
 
@@ -178,10 +178,10 @@ def _timings(
             if number == 0:
                 # What ran is said by a call before anything is timed.
                 timed += [Step(plan.CALL, setting, call) for setting in settings]
-            clocks = GRAPH if passes.captures(sides.table) and nbytes <= GRAPH_UP_TO else LOOP
+            timings = GRAPH if passes.captures(sides.table) and nbytes <= GRAPH_UP_TO else LOOP
             turn = settings if number % 2 == 0 else settings[::-1]
             effort = plan.effort_of(nbytes)
-            timed += [Step(plan.MEASURE, setting, call, clocks, effort) for setting in turn]
+            timed += [Step(plan.MEASURE, setting, call, timings, effort) for setting in turn]
     yield from passes.loops_first(timed)
 
 
@@ -305,7 +305,7 @@ def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVe
             SizeVerdict(
                 collective=one.collective,
                 placement=_OUT,
-                clock=GRAPH if one.nbytes <= GRAPH_UP_TO else LOOP,
+                timing=GRAPH if one.nbytes <= GRAPH_UP_TO else LOOP,
                 nbytes=one.nbytes,
                 baseline_us=one.library_us,
                 tuned_us=one.rules_us,

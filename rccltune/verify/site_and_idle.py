@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rccltune.analyse.noise import Array
 from rccltune.analyse.paired import LogMean, apart, is_equal
-from rccltune.analyse.points import by_clock
+from rccltune.analyse.points import by_timing
 from rccltune.model.settings import BASELINE, IDLE, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan
@@ -89,14 +89,14 @@ class SiteAndIdle:
 
 
 def _in_starts(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """Timings of starts in turns, by the clock that counts."""
+    """Timings of starts in turns, by the timing mode that counts."""
     own = table[
         (table["purpose"] == plan.SITE)
         & (table["step"] == plan.MEASURE)
         & (table["time_us"] > 0)
         & (table["setting"] == str(setting))
     ]
-    return by_clock(own)
+    return by_timing(own)
 
 
 def _by_start(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

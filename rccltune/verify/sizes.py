@@ -22,7 +22,7 @@ _NOT_SLOWER: Final = log1p(-0.02)
 
 
 class PairTable:
-    """Pairs of one collective by the clock that counts: [replicate, placement, size].
+    """Pairs of one collective by the timing mode that counts: [replicate, placement, size].
 
     Another type than the one that rules were chosen for, bfloat16, stands apart.
     """
@@ -34,12 +34,12 @@ class PairTable:
         self.bfloat16 = PairedRatios.of(pairs[is_beside]) if is_beside.any() else None
         pairs = pairs[~is_beside]
         self.pairs = pairs
-        one_root, registered = (pairs["clock"] == clock for clock in (ONE_ROOT, REGISTERED))
+        one_root, registered = (pairs["timing"] == timing for timing in (ONE_ROOT, REGISTERED))
         self.one_root = PairedRatios.of(pairs[one_root]) if one_root.any() else None
         self.registered = PairedRatios.of(pairs[registered]) if registered.any() else None
         pairs = pairs[~one_root & ~registered]
-        has_graph = pairs[pairs["clock"] == GRAPH]["nbytes"].unique()
-        loops_beside = (pairs["clock"] == LOOP) & pairs["nbytes"].isin(has_graph)
+        has_graph = pairs[pairs["timing"] == GRAPH]["nbytes"].unique()
+        loops_beside = (pairs["timing"] == LOOP) & pairs["nbytes"].isin(has_graph)
         self.main = pairs[~loops_beside]
         self.paired = PairedRatios.of(self.main)
         loop = pairs[loops_beside]
@@ -50,7 +50,7 @@ class PairTable:
         self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
         alike = by_size["is_alike"].all()
         self.alike = frozenset(int(nbytes) for nbytes in alike[alike].index)
-        self.clock = by_size["clock"].first().reindex(self.nbytes).to_numpy()
+        self.timing = by_size["timing"].first().reindex(self.nbytes).to_numpy()
         self.stalls = by_size[["stalls_library", "n_library", "stalls_rules", "n_rules"]].sum()
         self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
 
@@ -71,7 +71,7 @@ class PairTable:
         """
         for paired in filter(None, (self.paired, self.loop)):
             is_main = paired is self.paired
-            rows = self.main if is_main else self.pairs[self.pairs["clock"] == LOOP]
+            rows = self.main if is_main else self.pairs[self.pairs["timing"] == LOOP]
             times = rows.groupby(["placement", "nbytes"])[["library_us", "rules_us"]].median()
             for at, nbytes in enumerate(paired.nbytes):
                 for view, placement in enumerate(paired.views):
@@ -89,7 +89,7 @@ class PairTable:
                     yield SizeVerdict(
                         collective=collective,
                         placement=Placement(placement),
-                        clock=str(self.clock[at]) if is_main else LOOP,
+                        timing=str(self.timing[at]) if is_main else LOOP,
                         nbytes=int(nbytes),
                         baseline_us=float(library_us),
                         tuned_us=float(rules_us),

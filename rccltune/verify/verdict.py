@@ -52,7 +52,7 @@ class RuleVerdict(Rule):
         bfloat16: the same in bfloat16 at its ends and in its middle, of a collective that reduces.
         n_sizes: sizes called.
         n_undecided: of these, sizes at which a loss of 2 % is not excluded.
-        clock: graph, loop, or both where sizes of both are in it.
+        timing: graph, loop, or both where sizes of both are in it.
         ran: what the library ran at the first and the last size called; empty where no log says.
         reason: a sentence where it is not kept as it was.
     """
@@ -65,7 +65,7 @@ class RuleVerdict(Rule):
     bfloat16: Estimate | None = None
     n_sizes: Whole = 0
     n_undecided: Whole = 0
-    clock: Line = ""
+    timing: Line = ""
     ran: tuple[RanAt, ...] = ()
     reason: Text = ""
 
@@ -81,19 +81,19 @@ class RuleVerdict(Rule):
         return Rule(**{one.name: getattr(self, one.name) for one in fields(Rule)})
 
     def worst_gain(self, sizes: Iterable[SizeVerdict]) -> float | None:
-        """Smallest gain of one of several sizes, by the timing that counts there.
+        """Smallest gain of one of several sizes, by the timing mode that counts there.
 
         Args:
             sizes: of the verification, also those of other rules.
         """
-        both = GRAPH in self.clock and LOOP in self.clock
+        both = GRAPH in self.timing and LOOP in self.timing
         gains = {
             one.nbytes: one.gain.value
             for one in sorted(sizes, key=lambda one: -one.gain.value)
             if one.collective is self.collective
             and self.min_nbytes <= one.nbytes <= self.max_nbytes
-            and one.clock in self.clock
-            and (not both or (one.clock == GRAPH) == (one.nbytes <= GRAPH_UP_TO))
+            and one.timing in self.timing
+            and (not both or (one.timing == GRAPH) == (one.nbytes <= GRAPH_UP_TO))
         }
         return min(gains.values()) if len(gains) > 1 else None
 
@@ -170,7 +170,7 @@ class VerdictFile:
         seconds: of all runs.
         cost_ns: what a question costs the ranks' processors with the rules; None where simulated.
         rules_sha256: digest of the file that was verified.
-        verdicts: a row for each size, placement and clock.
+        verdicts: a row for each size, placement and timing mode.
         standings: of every rule of ours.
         cuts: what was left to the library at this scale, by earlier verifications of the file too.
         beside: octaves in which the idle plugin is not the site as it is.
@@ -183,7 +183,7 @@ class VerdictFile:
         confirmed: what rccl-tests says of it, in a sentence; empty where it was not asked.
     """
 
-    FORMAT: ClassVar[int] = 4
+    FORMAT: ClassVar[int] = 5
 
     path: Line | None
     simulated: bool
@@ -214,12 +214,12 @@ class VerdictFile:
 
     @property
     def judging(self) -> tuple[SizeVerdict, ...]:
-        """Verdicts by the clock that judges: a loop beside graphs of a size judges nothing."""
-        graphs = {(one.collective, one.nbytes) for one in self.verdicts if one.clock == GRAPH}
+        """Verdicts in the mode that judges: a loop beside graphs of a size judges nothing."""
+        graphs = {(one.collective, one.nbytes) for one in self.verdicts if one.timing == GRAPH}
         return tuple(
             one
             for one in self.verdicts
-            if one.clock == GRAPH or (one.collective, one.nbytes) not in graphs
+            if one.timing == GRAPH or (one.collective, one.nbytes) not in graphs
         )
 
     def target(self, collective: Collective) -> Target:

@@ -36,7 +36,7 @@ def make_samples(
     dtype: str | None = None,
     launches: Sequence[str] = ("a",),
     paired: bool = False,
-    clock: str | None = None,
+    timing: str | None = None,
 ) -> list[Sample]:
     """Samples of settings by name, on sizes from 1 KiB upward by ×2; 0 is not measured.
 
@@ -55,7 +55,7 @@ def make_samples(
             launch=f"run-1:{int(launch, 36)}" if paired else f"{name}-{launch}",
             nbytes=sizes[index] if sizes else 1024 << index,
             time_us=float(time),
-            clock=clock,
+            timing=timing,
         )
         for name, row in table.items()
         for index, time in enumerate(row)

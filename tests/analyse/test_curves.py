@@ -106,7 +106,7 @@ def test_a_stalled_communicator_changes_no_time(fit_curves: FitCurves) -> None:
 
 
 def test_every_part_of_a_key_but_the_clock_makes_a_curve_of_its_own(fit_curves: FitCurves) -> None:
-    """The clock is one for all settings of a size, as in the choice: a replayed graph up to 4 MiB."""
+    """The timing is one for all settings of a size, as in the choice: a replayed graph up to 4 MiB."""
     keys = [
         KEY,
         replace(KEY, setting=BASELINE),

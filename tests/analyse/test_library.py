@@ -36,7 +36,7 @@ Effect = Callable[[int], float]
 
 
 def measured(
-    effect: Effect, *, spread: float = 0.002, n: int = 4, seed: int = 1, clock: str = "graph"
+    effect: Effect, *, spread: float = 0.002, n: int = 4, seed: int = 1, timing: str = "graph"
 ) -> list[Sample]:
     """Baseline and idle in so many communicators each, idle by so much slower at each size."""
     rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ def measured(
             time_us=(20 + nbytes / 1e4)
             * (effect(nbytes) if setting is IDLE else 1)
             * float(np.exp(rng.normal(0, spread))),
-            clock=clock,
+            timing=timing,
         )
         for setting in (BASELINE, IDLE)
         for placement in Placement
@@ -77,7 +77,7 @@ def test_a_plugin_that_replaces_a_tuner_is_told_with_its_sizes() -> None:
 
 def test_what_noise_hides_is_unknown() -> None:
     """Loops at small sizes differ by tens of percent: neither equal nor different is claimed."""
-    one = held(measured(lambda _: 1.0, spread=0.15, clock="loop", n=2))
+    one = held(measured(lambda _: 1.0, spread=0.15, timing="loop", n=2))
     assert set(one.unknown) >= {n for n in SIZES if n <= 64 * KIB}
     assert one.changes == ()
 

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 def sizes(nbytes: Sequence[int] = (1 << 20,), *, is_graph: bool = True) -> SizeAxis:
-    """Sizes of one clock."""
+    """Sizes of one timing mode."""
     return SizeAxis(np.array(nbytes, dtype=np.int64), np.full(len(nbytes), is_graph))
 
 
@@ -56,7 +56,7 @@ def row(values: Sequence[float]) -> Array:
 def test_the_floor_is_that_of_the_table(
     is_graph: bool, nbytes: int, time_us: float, apart: float, beside: float
 ) -> None:
-    """The table of the module: by clock and size, in one communicator and in two."""
+    """The table of the module: by timing and size, in one communicator and in two."""
     at = sizes([nbytes], is_graph=is_graph)
     assert noise.floor(time_us, at) == pytest.approx([apart])
     assert noise.floor(time_us, at, paired=True) == pytest.approx([beside])

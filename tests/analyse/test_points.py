@@ -31,7 +31,7 @@ def row(time_us: float, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - colu
         "placement": "in",
         "setting": "ring/ll",
         "nbytes": 64 * KIB,
-        "clock": "loop",
+        "timing": "loop",
         "rough": False,
         "time_us": time_us,
         "unusable": "",
@@ -74,13 +74,13 @@ def stalled(times: Sequence[float], **fields: Any) -> list[bool]:  # noqa: ANN40
 
 @pytest.mark.parametrize("others", [[100.0], [100.0, 100.0], [99.0, 100.0, 101.0]])
 @pytest.mark.parametrize(
-    ("clock", "nbytes"), [("graph", KIB), ("graph", MIB), ("loop", 512 * KIB), ("loop", KIB)]
+    ("timing", "nbytes"), [("graph", KIB), ("graph", MIB), ("loop", 512 * KIB), ("loop", KIB)]
 )
 def test_a_stall_is_half_as_slow_again_as_the_others(
-    others: list[float], clock: str, nbytes: int
+    others: list[float], timing: str, nbytes: int
 ) -> None:
     """At 100 µs the floor never is so much that 5.4 of it were more than a factor 1.5."""
-    fields = {"clock": clock, "nbytes": nbytes}
+    fields = {"timing": timing, "nbytes": nbytes}
     assert not any(stalled([*others, 149.0], **fields))
     assert stalled([*others, 152.0], **fields) == [False] * len(others) + [True]
 
@@ -105,18 +105,18 @@ def test_what_nothing_repeats_is_held_against_its_curve() -> None:
 # --- what counts ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("nbytes", "clock"), [(4 * MIB, "graph"), (4 * MIB + 1, "loop")])
-def test_graphs_count_up_to_4_mib_and_loops_above(nbytes: int, clock: str) -> None:
-    """Where both were timed; each clock alone counts everywhere."""
-    both = [row(10.0, nbytes=nbytes, clock="graph"), row(14.0, nbytes=nbytes, clock="loop")]
-    assert point(both)["is_graph"] == (clock == "graph")
+@pytest.mark.parametrize(("nbytes", "timing"), [(4 * MIB, "graph"), (4 * MIB + 1, "loop")])
+def test_graphs_count_up_to_4_mib_and_loops_above(nbytes: int, timing: str) -> None:
+    """Where both were timed; each timing alone counts everywhere."""
+    both = [row(10.0, nbytes=nbytes, timing="graph"), row(14.0, nbytes=nbytes, timing="loop")]
+    assert point(both)["is_graph"] == (timing == "graph")
     for one in both:
-        assert point([one])["is_graph"] == (one["clock"] == "graph")
+        assert point([one])["is_graph"] == (one["timing"] == "graph")
 
 
 def test_all_settings_of_a_size_are_timed_by_one_clock() -> None:
     """A setting that was timed by loops alone is not compared with graphs of another."""
-    rows = [row(14.0, setting="tree/ll"), row(14.0), row(10.0, clock="graph")]
+    rows = [row(14.0, setting="tree/ll"), row(14.0), row(10.0, timing="graph")]
     assert point(rows)["setting"] == "ring/ll"
     # At another size, and in another view, a loop is all that there is.
     rows += [row(20.0, nbytes=128 * KIB), row(15.0, placement="out")]

@@ -34,7 +34,7 @@ def row(step: Step, **other: Any) -> dict[str, Any]:  # noqa: ANN401 - of a tabl
         "placement": call.placement.value,
         "asked_nbytes": call.nbytes,
         "nbytes": call.nbytes,
-        "clock": step.clock,
+        "timing": step.timing,
         "setting": word,
         "answer": word,
         "ran": word,

@@ -135,7 +135,7 @@ def test_a_verified_session_prints_what_the_verdict_says(
         row = rows[rule]
         assert gain == f"{row['faster'].replace('x', '×')} ({row['interval']})"
         assert f"at {row['sizes']} size" in proof
-        if row["one by one"] != "the same clock":
+        if row["one by one"] != "as timed":
             assert row["one by one"].replace("x", "×") in proof
     verdicts = rccltune.load(session).verdicts
     assert f"{verdicts['n_replicates'].max()} communicators each" in " ".join(

@@ -180,7 +180,7 @@ def test_zones_of_a_sweep_by_nccl_tests_are_those_of_that_day(here: Path) -> Non
 
 
 def test_a_rule_of_two_h200_says_what_its_sizes_say() -> None:
-    """In the placement that gains less, by the clock that counts; and no size of it is slower."""
+    """In the placement that gains less, by the timing mode that counts; and no size of it is slower."""
     folder = EXAMPLES / "h200x2-nccl-2.28.9"
     with (folder / "verification.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -191,7 +191,7 @@ def test_a_rule_of_two_h200_says_what_its_sizes_say() -> None:
         own = [
             row
             for row in rows
-            if row["clock"] == ("graph" if int(row["nbytes"]) <= 4 << 20 else "loop")
+            if row["timing"] == ("graph" if int(row["nbytes"]) <= 4 << 20 else "loop")
             and rule.reaches(int(row["nbytes"]))
         ]
         by_placement: dict[str, list[float]] = {}

@@ -35,9 +35,9 @@ def call(nbytes: int = 1024, placement: Placement = Placement.OUT_OF_PLACE) -> C
     return CollectiveCall(Collective.ALL_REDUCE, "float", "sum", placement, nbytes)
 
 
-def step(kind: str, setting: str, nbytes: int = 1024, clock: str = "") -> Step:
+def step(kind: str, setting: str, nbytes: int = 1024, timing: str = "") -> Step:
     """A step of one."""
-    return Step(kind, Setting.parse(setting), call(nbytes), clock)
+    return Step(kind, Setting.parse(setting), call(nbytes), timing)
 
 
 # What a program says of a step: fields by name, of one rank.

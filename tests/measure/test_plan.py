@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 def wanted(**more: object) -> SweepScope:
-    """An all_reduce and an all_gather at three sizes, of which 4 MiB is timed by both clocks."""
+    """An all_reduce and an all_gather at three sizes, of which 4 MiB is timed in both modes."""
     sizes = (1024, 4 * MIB, 16 * MIB)
     known = {
         "sizes": {Collective.ALL_REDUCE: sizes, Collective.ALL_GATHER: sizes},
@@ -52,7 +52,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     first = [
         step("check", "idle"),
         step("check", "ring/ll128"),
-        step("measure", "ring/ll128", clock="loop"),
+        step("measure", "ring/ll128", timing="loop"),
     ]
     second = [step("measure", "tree/simple/16", 2 * MIB, "graph")]
     text = plan.plan_text({FIRST: first, Label("verify", 3, "0123456789ab"): second})
@@ -77,7 +77,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
 
 def test_the_baseline_answers_nothing() -> None:
     """Its processes have no plugin, which would refuse to be told."""
-    assert "answer" not in plan.plan_text({FIRST: [step("measure", "baseline", clock="loop")]})
+    assert "answer" not in plan.plan_text({FIRST: [step("measure", "baseline", timing="loop")]})
 
 
 @pytest.mark.parametrize(
@@ -129,14 +129,14 @@ def test_the_first_pass_checks_before_it_times_and_loops_before_it_captures() ->
     """One communicator with our plugin; what is idle first at each size."""
     (unit,) = passes.plan_first_pass(wanted())
     steps = the_one([unit])
-    kinds = [one.kind if one.clock == "" else one.clock for one in steps]
+    kinds = [one.kind if one.timing == "" else one.timing for one in steps]
     assert [kind for kind, _ in itertools.groupby(kinds)] == ["call", "check", "loop", "graph"]
     assert unit.plugin
     assert {one.setting for one in steps if one.kind == "call"} == {IDLE}
-    first = next(one for one in steps if one.clock == "loop")
+    first = next(one for one in steps if one.timing == "loop")
     assert (first.setting, first.call.nbytes) == (IDLE, 4 * MIB)
-    clocks = {(one.call.nbytes, one.clock) for one in steps if one.clock}
-    assert clocks == {
+    timings = {(one.call.nbytes, one.timing) for one in steps if one.timing}
+    assert timings == {
         (1024, "graph"),
         (4 * MIB, "graph"),
         (4 * MIB, "loop"),
@@ -151,7 +151,7 @@ def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> Non
     """Simulated ranks share a memory, and the real library's kernels do not run there."""
     scope = wanted(checked_up_to=most)
     steps = the_one(passes.plan_first_pass(scope))
-    called = [one for one in steps if not one.clock and one.call in set(scope.calls())]
+    called = [one for one in steps if not one.timing and one.call in set(scope.calls())]
     kinds = {one.call.nbytes: one.kind for one in called}
     assert list(kinds.values()) == ["check"] * checked + ["call"] * (3 - checked)
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_checked_is_called(most: int | None, checked: int) -> Non
 def test_one_clock_for_all_where_it_is_said(timing: str) -> None:
     """Each size once."""
     steps = the_one(passes.plan_first_pass(wanted(timing=timing)))
-    assert {one.clock for one in steps if one.clock} == {timing}
+    assert {one.timing for one in steps if one.timing} == {timing}
 
 
 def test_in_the_second_pass_each_setting_is_timed_between_idle_ones() -> None:
@@ -169,9 +169,9 @@ def test_in_the_second_pass_each_setting_is_timed_between_idle_ones() -> None:
     assert unit.plugin
     assert [str(one) for one in unit.communicators] == [f"second:{n}" for n in range(5)]
     for steps in unit.communicators.values():
-        clocks = [one.clock for one in steps]
-        assert clocks == sorted(clocks, reverse=True)
-        for _, own in itertools.groupby(steps, key=lambda one: (one.clock, one.call)):
+        timings = [one.timing for one in steps]
+        assert timings == sorted(timings, reverse=True)
+        for _, own in itertools.groupby(steps, key=lambda one: (one.timing, one.call)):
             settings = [one.setting for one in own]
             assert len(settings) > 1
             assert set(settings[::2]) == {IDLE}
@@ -263,7 +263,7 @@ def test_the_library_as_it_is_says_what_it_runs_and_is_not_timed() -> None:
     asked = [one.call.nbytes for one in steps]
     assert asked == [16384, 19456, 23552, 27648, 32768]
     first = the_one(passes.plan_first_pass(scope))
-    silent = {one.call.nbytes for one in first if one.setting == IDLE and not one.clock}
+    silent = {one.call.nbytes for one in first if one.setting == IDLE and not one.timing}
     assert silent == set(asked)
 
 
@@ -320,22 +320,22 @@ def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_
             timing=timing,
             quiet_from=quiet_from,
         )
-        clocks: dict[str, set[int]] = {}
+        timings: dict[str, set[int]] = {}
         for steps in pairs.unit(calls, 8, "0123456789ab", "").communicators.values():
-            assert [one.clock == "registered" for one in steps] == sorted(
-                one.clock == "registered" for one in steps
+            assert [one.timing == "registered" for one in steps] == sorted(
+                one.timing == "registered" for one in steps
             )
             for one in (one for one in steps if one.call.dtype == "float"):
-                clocks.setdefault(one.clock, set()).add(one.call.nbytes)
-        assert ("registered" in clocks) is (registers and timing == "auto")
+                timings.setdefault(one.timing, set()).add(one.call.nbytes)
+        assert ("registered" in timings) is (registers and timing == "auto")
         if registers and timing == "auto":
-            called = clocks["loop"] | clocks["graph"]
-            assert clocks["registered"] == {n for n in called if MIB <= n <= 16 * MIB}
+            called = timings["loop"] | timings["graph"]
+            assert timings["registered"] == {n for n in called if MIB <= n <= 16 * MIB}
             # Calls one by one are not registered.
-            assert min(clocks["graph"]) == MIB
-            assert {512, 1024} <= clocks["loop"]
+            assert min(timings["graph"]) == MIB
+            assert {512, 1024} <= timings["loop"]
         elif timing == "auto":
-            assert min(clocks["graph"]) == 512
+            assert min(timings["graph"]) == 512
 
 
 def test_rules_that_reduce_are_verified_in_bfloat16_too() -> None:
@@ -379,7 +379,7 @@ def test_rooted_collectives_are_verified_with_one_root_too() -> None:
     for unit in [pairs.unit(calls, 8, "0123456789ab", "")]:
         for label, steps in unit.communicators.items():
             timed = [one for one in steps if one.kind == "measure"]
-            overlapping = [one for one in timed if one.clock == "one-root"]
+            overlapping = [one for one in timed if one.timing == "one-root"]
             assert {one.call.collective for one in overlapping} == {Collective.REDUCE}
             turned = {
                 one.call
@@ -387,8 +387,8 @@ def test_rooted_collectives_are_verified_with_one_root_too() -> None:
                 if one.call.collective is Collective.REDUCE and one.call.dtype == "float"
             }
             assert {one.call for one in overlapping} == turned
-            assert [one.clock == "graph" for one in timed] == sorted(
-                one.clock == "graph" for one in timed
+            assert [one.timing == "graph" for one in timed] == sorted(
+                one.timing == "graph" for one in timed
             )
             text = plan.plan_text({label: steps})
             assert [one.step for one in plan.read_plan(text, "plan.txt") if one.step] == list(steps)

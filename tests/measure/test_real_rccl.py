@@ -31,9 +31,9 @@ def sweep(*words: str) -> pd.DataFrame:
 
 
 def told(table: pd.DataFrame) -> set[tuple[str, str]]:
-    """What a tuner was told of registered buffers, by clock."""
+    """What a tuner was told of registered buffers, by timing."""
     asked = table[(table["step"] == "measure") & (table["asked"] > 0)]
-    return set(zip(asked["clock"], asked["registered"], strict=True))
+    return set(zip(asked["timing"], asked["registered"], strict=True))
 
 
 def is_obeyed(table: pd.DataFrame, *settings: str) -> None:

@@ -17,7 +17,7 @@ from rccltune.ranks.plan import Label, Step
 
 STEPS = [
     *(step("check", name) for name in ("idle", "ring/ll", "tree/simple/4")),
-    *(step("measure", name, clock="graph") for name in ("idle", "ring/ll", "tree/simple/4")),
+    *(step("measure", name, timing="graph") for name in ("idle", "ring/ll", "tree/simple/4")),
 ]
 
 
@@ -47,7 +47,7 @@ def test_ranks_are_joined(tmp_path: Path) -> None:
     assert list(table["step"]) == ["communicator", *["check"] * 3, *["measure"] * 3]
     last = table.iloc[-1]
     assert (last["time_us"], last["slowest_us"], last["calls"]) == (11.0, 12.0, 10)
-    assert (last["setting"], last["clock"], last["nbytes"]) == ("tree/simple/4", "graph", 1024)
+    assert (last["setting"], last["timing"], last["nbytes"]) == ("tree/simple/4", "graph", 1024)
     assert (last["run"], last["purpose"]) == (1, "first")
     check = table.iloc[2]
     assert (check["checked"], check["wrong"], check["ran"]) == (512, 0, "ring/ll/8")
@@ -91,7 +91,7 @@ def test_rows_of_a_library_that_asks_three_times_are_its_settings_own(
             row["step"],
             "idle" if row["answer"] == "none" else row["answer"],
             int(row["nbytes"]),
-            clock="graph" if row["step"] == "measure" else "",
+            timing="graph" if row["step"] == "measure" else "",
         )
         for row in told
     ]

@@ -46,11 +46,11 @@ def read(folder: Path) -> tuple[Sample, ...]:
     return records(rows_of(folder))
 
 
-def timed(setting: str, nbytes: int, *clocks: str) -> list[Step]:
-    """A check, and a time by each clock."""
+def timed(setting: str, nbytes: int, *timings: str) -> list[Step]:
+    """A check, and a time by each timing."""
     return [
         step("check", setting, nbytes),
-        *(step("measure", setting, nbytes, clock) for clock in clocks),
+        *(step("measure", setting, nbytes, timing) for timing in timings),
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:
     own = make(tmp_path, timed("ring/ll", 1024, "graph"), number=3)
     (row,) = rows_of(tmp_path).to_dict("records")
     process = runs.read_run(own).file.process
-    said = {"setting": "ring/ll", "ran": "ring/ll/8", "clock": "graph"}
+    said = {"setting": "ring/ll", "ran": "ring/ll/8", "timing": "graph"}
     where = {"run": "run-3", "process": process, "communicator": 0, "pass": 0, "line": 5}
     scale = {"n_nodes": 1, "n_ranks": 2, "rank_placement": "node"}
     rest = {"rough": True, "wrong": 0, "unusable": ""}
@@ -90,7 +90,7 @@ def test_loops_count_where_nothing_can_be_captured(tmp_path: Path) -> None:
         timed("ring/ll", 1024, "loop", "graph"),
         told=lambda one, rank: (
             as_asked(one, rank)
-            | ({"time_us": "", "note": "graph: no"} if one.clock == "graph" else {})
+            | ({"time_us": "", "note": "graph: no"} if one.timing == "graph" else {})
         ),
     )
     (sample,) = read(tmp_path)
@@ -218,7 +218,7 @@ def test_what_could_win_is_measured_with_care(tmp_path: Path) -> None:
         usual = as_asked(one, rank)
         time = times[str(one.setting), one.call.nbytes]
         # The library itself would take ring/ll.
-        return usual | ({"time_us": time} if one.clock else {})
+        return usual | ({"time_us": time} if one.timing else {})
 
     make(tmp_path, steps, told=told)
     table = rows.rows_of_runs(runs.read_runs(tmp_path))

@@ -248,7 +248,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(ground: Ground) -> Non
     assert codes == ["code 7", "code 0"], done.stderr
     assert "free space" in done.stderr
     quick = ground.table("kept").query("step == 'measure' and purpose == 'first'")
-    assert not quick.duplicated(["setting", "placement", "nbytes", "clock"]).any()
+    assert not quick.duplicated(["setting", "placement", "nbytes", "timing"]).any()
     assert len(set(quick.groupby("setting").size())) == 1
     assert set(quick["setting"]) == {"idle", "ring/ll", "ring/simple", "tree/ll"}
 
@@ -279,7 +279,7 @@ def test_rccltune_is_killed_and_goes_on_from_the_next_row(ground: Ground, whom: 
     assert ground.sweep(*LONG) == 0
     assert all(end is None or end.get("failure") is None for end in ground.endings())
     quick = ground.table().query("purpose == 'first' and step != 'communicator'")
-    assert not quick.duplicated(["step", "setting", "placement", "nbytes", "clock"]).any()
+    assert not quick.duplicated(["step", "setting", "placement", "nbytes", "timing"]).any()
     assert quick["run"].nunique() == 2
     usable = ground.samples().query("unusable == ''")
     assert communicators(usable.query("setting == 'idle' and not rough")) == 4

@@ -36,7 +36,7 @@ def test_more_is_measured_where_more_is_asked_for(ground: Ground) -> None:
     assert ground.sweep("--setting", "ring/ll", "--setting", "tree/ll", "--communicators", "2") == 0
     table = ground.table()
     quick = table[(table["purpose"] == "first") & (table["step"] == "measure")]
-    assert not quick.duplicated(["setting", "placement", "nbytes", "clock"]).any()
+    assert not quick.duplicated(["setting", "placement", "nbytes", "timing"]).any()
     assert len(quick[quick["setting"] == "tree/ll"]) == len(quick[quick["setting"] == "ring/ll"])
     own = "purpose == 'second' and setting == 'ring/ll'"
     assert len(table.query(own)) == 2 * len(first.query(own))
@@ -90,7 +90,7 @@ def test_every_row_says_what_the_tuner_was_told_of_buffers(
     assert ground.sweep(*words) == 0
     table = ground.table()
     asked = table[(table["step"] == "measure") & (table["asked"] > 0)]
-    assert set(zip(asked["clock"], asked["registered"], strict=True)) == {
+    assert set(zip(asked["timing"], asked["registered"], strict=True)) == {
         ("loop", "0"),
         ("graph", by_graph),
     }
@@ -141,6 +141,6 @@ def test_a_budget_ends_it_and_the_next_command_goes_on(
     assert ground.sweep("--budget", "10m") == 0
     assert len(ground.table()) > n_rows
     table = ground.table().query("step == 'measure' and setting != 'idle'")
-    names = ["purpose", "setting", "placement", "nbytes", "clock"]
+    names = ["purpose", "setting", "placement", "nbytes", "timing"]
     assert table.groupby(names).size().max() == 4
     assert set(table["unusable"]) == {"", "ineligible"}

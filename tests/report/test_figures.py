@@ -245,7 +245,7 @@ def test_rules_that_meet_are_told_apart() -> None:
 
 def test_lines_of_two_clocks_do_not_meet(tables: Callable[[str], FigureTables]) -> None:
     """Up to 4 MiB graphs are timed, and above calls that are launched one by one."""
-    two = replace(tables("CPX"), clock_ends=4 << 20)
+    two = replace(tables("CPX"), timing_changes=4 << 20)
     for name in ("time", "bandwidth"):
         figure = drawn(name, two)
         assert figure is not None

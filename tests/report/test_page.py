@@ -204,7 +204,7 @@ def test_the_table_of_sizes_marks_those_without_a_rule(
         return SizeVerdict(
             collective=target.collective,
             placement=Placement.IN_PLACE,
-            clock="loop",
+            timing="loop",
             nbytes=nbytes,
             baseline_us=1.0,
             tuned_us=1.0,

@@ -88,7 +88,7 @@ def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     verdict = SizeVerdict(
         collective=key.collective,
         placement=key.view.placement,
-        clock="graph",
+        timing="graph",
         nbytes=1024,
         baseline_us=12.0,
         tuned_us=10.0,

@@ -101,7 +101,7 @@ ODD = {
     "dtype": "flo\u202eat",
     "placement": "aside",
     "setting": "tree/ll129",
-    "clock": "sundial",
+    "timing": "sundial",
     "nbytes": "-5",
     "calls": "2.5",
     "time_us": "-1",

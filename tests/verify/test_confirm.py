@@ -141,7 +141,7 @@ def test_agreement_is_a_line_and_a_table(bench: Bench) -> None:
     assert bench.launched == [("1", True)] * 8 + [("1", False)] * 8
     table = bench.table
     assert set(table["look"]) == {1}
-    assert sorted(set(table[table["clock"] == "graph"]["nbytes"])) == [MIB // 4, MIB // 2]
+    assert sorted(set(table[table["timing"] == "graph"]["nbytes"])) == [MIB // 4, MIB // 2]
     assert (table["library_us"] / table["rules_us"]).round(3).eq(1.1).all()
 
 

@@ -39,7 +39,7 @@ def drawn(
     noise: float = 0.005,
     n: int = 8,
     seed: int = 1,
-    clock: str = "graph",
+    timing: str = "graph",
     answers: Callable[[int], str] = lambda _: "ring/ll128",
 ) -> pd.DataFrame:
     """Pairs of ``n`` communicators whose true gain is known, with a mood for each of them."""
@@ -56,7 +56,7 @@ def drawn(
     return cells.assign(
         collective="all_reduce",
         dtype="float",
-        clock=clock,
+        timing=timing,
         replicate=cells["replicate"].astype(str),
         library_us=10.0,
         rules_us=10.0 / np.exp(log),
@@ -187,7 +187,7 @@ def test_the_loop_of_a_rule_is_of_the_sizes_that_it_answered() -> None:
     gains = {n: 0.5 if n in inside else 1.2 for n in GRID}
     said = {n: "ring/simple" if n in inside else "ring/ll128" for n in GRID}
     graph = drawn(gains.__getitem__, rules=file, answers=said.__getitem__)
-    loop = drawn(gains.__getitem__, rules=file, answers=said.__getitem__, clock="loop")
+    loop = drawn(gains.__getitem__, rules=file, answers=said.__getitem__, timing="loop")
     parts = judged(pd.concat([graph, loop]), file, keeps_ends=True).rules
     wide = next(one for one in parts if one.rule == WIDE)
     assert wide.state is RuleState.PROVEN
@@ -217,7 +217,7 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
             "dtype": "float",
             "placement": "out",
             "nbytes": [64 * KIB, 64 * KIB, MIB, MIB],
-            "clock": "graph",
+            "timing": "graph",
             "run": 1,
             "communicator": 0,
             "time_us": [10.0, 10.1, 20.0, 20.1],
@@ -291,13 +291,13 @@ def test_a_rule_whose_timings_stall_goes() -> None:
 def test_a_rule_that_the_loop_proves_to_be_slower_goes() -> None:
     """8 % faster in a graph, 8 % slower launched one by one."""
     graph = drawn(lambda _: 1.08, rules=[WIDE])
-    loop = drawn(lambda _: 0.92, rules=[WIDE], clock="loop", seed=2)
+    loop = drawn(lambda _: 0.92, rules=[WIDE], timing="loop", seed=2)
     loop = loop[loop["nbytes"].isin([64 * KIB, 256 * KIB, MIB])]
     (part,) = judged(pd.concat([graph, loop]), [WIDE]).rules
     assert part.state is RuleState.SLOWER
     assert "one by one" in part.reason
     # And where the loop is too noisy to say, the graph counts.
-    noisy = drawn(lambda _: 0.92, rules=[WIDE], clock="loop", noise=0.3, seed=2)
+    noisy = drawn(lambda _: 0.92, rules=[WIDE], timing="loop", noise=0.3, seed=2)
     noisy = noisy[noisy["nbytes"].isin([64 * KIB, 256 * KIB, MIB])]
     (part,) = judged(pd.concat([graph, noisy]), [WIDE]).rules
     assert part.state is RuleState.PROVEN
@@ -308,7 +308,7 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
     """As rccltune's reduce on two H200: 1.1 times as fast from root to root, 0.96 with one root."""
     turned = drawn(lambda _: 1.10, rules=[WIDE], noise=0.002)
     above = 256 * KIB
-    one = drawn(lambda n: 0.96 if n > above else 1.02, rules=[WIDE], clock="one-root", noise=0.004)
+    one = drawn(lambda n: 0.96 if n > above else 1.02, rules=[WIDE], timing="one-root", noise=0.004)
     kept, gone = judged(pd.concat([turned, one]), [WIDE]).rules
     assert kept.state is RuleState.NOT_PROVEN
     assert kept.max_nbytes <= above
@@ -324,11 +324,11 @@ def test_a_rule_that_loses_where_calls_of_one_root_overlap_goes_there() -> None:
     assert whole.state is RuleState.SLOWER
     assert whole.reason.startswith("slower at 304 KiB")
     # Too noisy to prove a loss, and small ones that only their sum proves.
-    noisy = drawn(lambda _: 0.97, rules=[WIDE], clock="one-root", noise=0.2, seed=3)
+    noisy = drawn(lambda _: 0.97, rules=[WIDE], timing="one-root", noise=0.2, seed=3)
     (part,) = judged(pd.concat([turned, noisy]), [WIDE]).rules
     assert part.state is RuleState.PROVEN
     for loss, state in ((0.965, RuleState.SLOWER), (0.99, RuleState.PROVEN)):
-        slight = drawn(lambda _, loss=loss: loss, rules=[WIDE], clock="one-root", noise=0.03)
+        slight = drawn(lambda _, loss=loss: loss, rules=[WIDE], timing="one-root", noise=0.03)
         slight = slight[slight["nbytes"].between(128 * KIB, 304 * KIB)]
         (part,) = judged(pd.concat([turned, slight]), [WIDE]).rules
         assert part.state is state
@@ -339,7 +339,7 @@ def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others(
     """As tree/simple on two H200: 1.05 times as fast, 0.87 in graphs whose buffers NCCL registers."""
     usual = drawn(lambda _: 1.10, rules=[WIDE])
     above = 256 * KIB
-    other = drawn(lambda n: 0.87 if n > above else 1.2, rules=[WIDE], clock="registered")
+    other = drawn(lambda n: 0.87 if n > above else 1.2, rules=[WIDE], timing="registered")
     first, second = judged(pd.concat([usual, other]), [WIDE]).rules
     assert {one.state for one in (first, second)} == {RuleState.NOT_PROVEN}
     assert [one.reg_buff for one in (first, second)] == [None, 0]
@@ -354,8 +354,8 @@ def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others(
     (part,) = judged(
         pd.concat(
             [
-                drawn(lambda _: 1.10, rules=[WIDE], clock="loop"),
-                drawn(lambda _: 0.87, rules=[WIDE], clock="registered"),
+                drawn(lambda _: 1.10, rules=[WIDE], timing="loop"),
+                drawn(lambda _: 0.87, rules=[WIDE], timing="registered"),
             ]
         ),
         [WIDE],
@@ -367,10 +367,10 @@ def test_sizes_that_are_slower_with_registered_buffers_become_a_rule_for_others(
         gone = next(one for one in parts if one.state is RuleState.SLOWER)
         assert gone.reason == "slower with registered buffers"
     # Where nothing is lost, one rule is for all calls; and where nothing is gained without, none is.
-    alike = drawn(lambda _: 1.0, rules=[WIDE], clock="registered")
+    alike = drawn(lambda _: 1.0, rules=[WIDE], timing="registered")
     (part,) = judged(pd.concat([usual, alike]), [WIDE]).rules
     assert (part.state, part.rule) == (RuleState.PROVEN, WIDE)
-    slow = drawn(lambda _: 0.87, rules=[WIDE], clock="registered")
+    slow = drawn(lambda _: 0.87, rules=[WIDE], timing="registered")
     (part,) = judged(pd.concat([drawn(lambda _: 1.0, rules=[WIDE]), slow]), [WIDE]).rules
     assert part.state is RuleState.NO_GAIN
 

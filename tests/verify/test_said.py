@@ -39,7 +39,7 @@ def undecided(nbytes: int) -> SizeVerdict:
     return SizeVerdict(
         collective=Collective.ALL_REDUCE,
         placement=Placement.IN_PLACE,
-        clock="loop",
+        timing="loop",
         nbytes=nbytes,
         baseline_us=1.0,
         tuned_us=1.0,
@@ -51,7 +51,7 @@ def undecided(nbytes: int) -> SizeVerdict:
 
 def test_a_rule_s_worst_size_is_of_the_timing_that_counts() -> None:
     """By graphs to 4 MiB and by loops above, in either placement, within the rule alone."""
-    rule = replace(stood(MIB, 8 * MIB, RuleState.PROVEN, 3), clock="graph and loop")
+    rule = replace(stood(MIB, 8 * MIB, RuleState.PROVEN, 3), timing="graph and loop")
     gains = {
         (MIB, "graph"): 1.3,
         (MIB, "loop"): 1.0,
@@ -60,8 +60,10 @@ def test_a_rule_s_worst_size_is_of_the_timing_that_counts() -> None:
         (16 * MIB, "loop"): 0.9,
     }
     sizes = [
-        replace(undecided(nbytes), clock=clock, gain=Estimate(value=gain, low=gain, high=gain, n=8))
-        for (nbytes, clock), gain in gains.items()
+        replace(
+            undecided(nbytes), timing=timing, gain=Estimate(value=gain, low=gain, high=gain, n=8)
+        )
+        for (nbytes, timing), gain in gains.items()
     ]
     assert rule.worst_gain(sizes) == 1.2
     assert rule.worst_gain(sizes[:1]) is None

@@ -37,7 +37,7 @@ def table() -> pd.DataFrame:
             "dtype": "float",
             "op": "sum",
             "placement": placement,
-            "clock": "graph",
+            "timing": "graph",
             "nbytes": nbytes,
             "process": process,
             "time_us": us * float(np.exp(draws.normal(0, 0.002))),

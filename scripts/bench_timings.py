@@ -1,4 +1,4 @@
-"""The instrument's two clocks: what communicators differ by, loop against graph, and nccl-tests beside it.
+"""The instrument's two timing modes: what communicators differ by, loop against graph, and nccl-tests beside it.
 
 First, by graph, the spread (one standard deviation) over communicators with new buffers of every
 setting that is offered, 1 KiB to 1 MiB; broadcast and reduce also against single calls. Then loop
@@ -85,21 +85,21 @@ def single_calls(ground: Ground, options: argparse.Namespace) -> pd.DataFrame:
     return beyond
 
 
-def clocks(ground: Ground, options: argparse.Namespace, collective: str) -> pd.DataFrame:
+def timings(ground: Ground, options: argparse.Namespace, collective: str) -> pd.DataFrame:
     """Medians of loop and graph, out of place and in place, without the plugin."""
     steps = []
     for _ in range(options.communicators):
         steps.append("communicator")
-        for clock in (LOOP, GRAPH):
+        for timing in (LOOP, GRAPH):
             steps += [
-                measure(f"{collective} float sum {place} {nbytes}", clock)
+                measure(f"{collective} float sum {place} {nbytes}", timing)
                 for nbytes in ALL_SIZES
                 for place in ("out", "in")
             ]
     table = run(ground, steps, with_plugin=False)
     table = table[table["step"] == "measure"]
     found: pd.DataFrame = table.pivot_table(
-        index="planned", columns=["placement", "clock"], values="time_us", aggfunc="median"
+        index="planned", columns=["placement", "timing"], values="time_us", aggfunc="median"
     )
     return found
 
@@ -138,10 +138,10 @@ def nccl_tests(options: argparse.Namespace, ground: Ground, collective: str) -> 
 
 
 def compare(ground: Ground, options: argparse.Namespace, collective: str) -> None:
-    """One table: both clocks, and nccl-tests' time over ours by loop."""
-    first = clocks(ground, options, collective)
+    """One table: both timing modes, and nccl-tests' time over ours by loop."""
+    first = timings(ground, options, collective)
     theirs = nccl_tests(options, ground, collective) if options.nccl_tests else None
-    second = clocks(ground, options, collective) if options.nccl_tests else first
+    second = timings(ground, options, collective) if options.nccl_tests else first
     ours = (first + second) / 2
     ours.index = ours.index.astype(int)
     ours = ours.sort_index()
