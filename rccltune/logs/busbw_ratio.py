@@ -2,17 +2,21 @@
 
 busbw over algbw is a number that each collective has at each number of ranks
 (:func:`rccltune.model.busbw_factor`). Both are printed with few decimals, so it is known between
-two ends. It decides where exactly one collective, or one number of ranks, fits what is stated.
+two ends. It decides where exactly one collective, or one number of ranks, fits what is stated, and
+refuses what the user states where that does not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, inf
 from typing import Final
 
-from rccltune.logs.facts import LogRun
+from rccltune.logs.facts import LogFacts, LogRun
+from rccltune.logs.resolver import Resolver
+from rccltune.model.errors import CommandLineError
+from rccltune.model.measurement import Caution
 from rccltune.model.vocabulary import Collective, busbw_factor
 
 _NONE: Final = "none"
@@ -81,7 +85,7 @@ class RunEvidence:
         return " and ".join(parts)
 
 
-def gather_evidence(run: LogRun) -> RunEvidence:
+def _gather_evidence(run: LogRun) -> RunEvidence:
     """Evidence from the rows of one run."""
     timings = run.timings
     redops = {run.row_facts[at].redop for at in timings["mix"].unique()}
@@ -105,14 +109,95 @@ def gather_evidence(run: LogRun) -> RunEvidence:
     )
 
 
-def find_collectives(evidence: Sequence[RunEvidence], n_ranks: int) -> list[Collective]:
+def check_ratios(runs: Sequence[LogRun], resolver: Resolver) -> None:
+    """Give runs what their ratio alone decides, and hold what is stated against it.
+
+    Args:
+        runs: of one file; those of one collective and scale are looked at together.
+        resolver: the options.
+
+    Raises:
+        OutputError: collective, ranks or nodes are said nowhere.
+        CommandLineError: the stated collective or ranks cannot be those of the file.
+    """
+    evidence = [_gather_evidence(run) for run in runs]
+    kinds = [(run.facts.collective, run.facts.n_ranks, run.facts.hosts) for run in runs]
+    for run, mine, kind in zip(runs, evidence, kinds, strict=True):
+        alike = [one for one, other in zip(evidence, kinds, strict=True) if other == kind]
+        hint = _infer_facts(run, resolver, alike)
+        resolver.require(run.first_facts, hint)
+        _check_ratio(run, resolver, mine)
+
+
+def _infer_facts(run: LogRun, resolver: Resolver, evidence: Sequence[RunEvidence]) -> str:
+    """Take the collective or the ranks that alone fit; a hint for the user where several do."""
+    facts = run.first_facts
+    n_ranks = resolver.drop_total_ranks(facts).n_ranks or resolver.stated.n_ranks
+    collective = facts.collective or resolver.stated.collective
+    clearest = max(evidence, key=lambda one: one.low / one.high)
+    hint, text = "", ""
+    if collective is None and n_ranks is not None:
+        fit = [] if clearest.ratio is None else _find_collectives(evidence, n_ranks)
+        if len(fit) == 1:
+            collective = fit[0]
+            bandwidths = f"with these bus bandwidths on {n_ranks} ranks"
+            text = f"{collective.value}: the only collective {bandwidths}"
+        elif clearest.text:
+            names = " or ".join(f"--collective {one.value}" for one in fit) or "no collective"
+            hint = f"{clearest.text}, which fits {names} on {n_ranks} ranks"
+    elif collective is not None and n_ranks is None:
+        n_ranks = _find_only_ranks(evidence, collective)
+        text = f"{n_ranks} ranks: the only number with these bus bandwidths for {collective.value}"
+    if text and n_ranks is not None:
+        resolver.notice(
+            Caution.ASSUMED,
+            f"{text} ({clearest.text})",
+            "if it was another, say so with --collective and --ranks.",
+            clearest.line or facts.line,
+        )
+        inferred = LogFacts(line=run.facts.line, collective=collective, n_ranks=n_ranks)
+        run.facts = run.facts.or_else(inferred)
+    return hint
+
+
+def _find_only_ranks(evidence: Sequence[RunEvidence], collective: Collective) -> int | None:
+    """The only number of ranks that runs of one job can be on; None where that is not one."""
+    numbers = {number for one in evidence if (number := one.find_ranks(collective)) is not None}
+    fit = [n for n in numbers if all(one.fits(collective, n) for one in evidence)]
+    return fit[0] if len(fit) == 1 and len(numbers) == 1 else None
+
+
+def _find_collectives(evidence: Sequence[RunEvidence], n_ranks: int) -> list[Collective]:
     """Collectives that runs of one job can be of, on so many ranks."""
     known = [one for one in Collective if not one.has_own_algbw]
     return [c for c in known if all(one.fits(c, n_ranks) for one in evidence)]
 
 
-def find_only_ranks(evidence: Sequence[RunEvidence], collective: Collective) -> int | None:
-    """The only number of ranks that runs of one job can be on; None where that is not one."""
-    numbers = {number for one in evidence if (number := one.find_ranks(collective)) is not None}
-    fit = [n for n in numbers if all(one.fits(collective, n) for one in evidence)]
-    return fit[0] if len(fit) == 1 and len(numbers) == 1 else None
+def _check_ratio(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> None:
+    """Hold bandwidths and operation against collective and ranks, where somebody states them.
+
+    Raises:
+        CommandLineError: the stated collective or ranks cannot be those of the file.
+    """
+    # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
+    facts = resolver.drop_total_ranks(run.first_facts)
+    collective = facts.collective or resolver.stated.collective
+    n_ranks = facts.n_ranks or resolver.stated.n_ranks
+    if collective is None or n_ranks is None or (facts.collective and facts.hosts):
+        return
+    if facts.collective is not None and not evidence.allows(facts.collective):
+        evidence = replace(evidence, redops=frozenset())
+    if evidence.fits(collective, n_ranks):
+        return
+    factor = busbw_factor(collective, n_ranks)
+    number = evidence.find_ranks(collective)
+    fits = [f"--collective {one.value}" for one in _find_collectives([evidence], n_ranks)]
+    fits = fits or [f"--ranks {number}"] * bool(number)
+    raise CommandLineError(
+        f"{collective.value} on {n_ranks} ranks has busbw = {factor:.4g} × algbw"
+        f"{'' if evidence.allows(collective) else ' and another kind of operation'}, but in the "
+        f"file {evidence.text}",
+        where=resolver.where(evidence.line or run.facts.line),
+        hint=f"correct --collective or --ranks{': ' if fits else ''}{' or '.join(fits)}"
+        f"{resolver.for_all}.",
+    )

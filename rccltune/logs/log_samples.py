@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.logs.busbw_ratio import (
-    RunEvidence,
-    find_collectives,
-    find_only_ranks,
-    gather_evidence,
-)
+from rccltune.logs.busbw_ratio import check_ratios
 from rccltune.logs.columns import is_percentile
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
@@ -25,7 +20,6 @@ from rccltune.model.vocabulary import (
     MAX_NBYTES,
     Collective,
     UnusableReason,
-    busbw_factor,
 )
 
 if TYPE_CHECKING:
@@ -59,12 +53,7 @@ def make_sample_table(
     import pandas as pd
 
     runs = resolver.keep_one_environment(runs)
-    evidence = [gather_evidence(run) for run in runs]
-    facts = [run.facts for run in runs]
-    for k, run in enumerate(runs):
-        alike = [e for e, said in zip(evidence, facts, strict=True) if _are_alike(said, facts[k])]
-        _complete_facts(run, resolver, alike)
-        _check_factor(run, resolver, evidence[k])
+    check_ratios(runs, resolver)
     resolver.is_mixed = len({resolver.is_chosen(run.first_facts) for run in runs}) > 1
     keys: dict[CurveKey, int] = {}
     parts = []
@@ -137,91 +126,132 @@ def _check_vendor(whole: LogFacts, resolver: Resolver) -> None:
 
 
 def _make_run_samples(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]) -> pd.DataFrame:
-    """Samples of a run, but for their launch."""
+    """Samples of a run, but for their launch; its curves are added to the keys."""
     import numpy as np
     import pandas as pd
 
     timings = run.timings
-    mine = {
-        at: resolver.key(run.row_facts[at].or_else(run.facts)) for at in timings["mix"].unique()
-    }
-    number = {at: keys.setdefault(key, len(keys)) for at, key in mine.items()}
-    known = list(keys)
-    key = timings["mix"].map(number)
-
-    def of_key(read: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
-        return np.array([read(one) for one in known])[key]
-
-    settings = [*run.settings]
-    mixes = pd.DataFrame({"key": key, "ran": timings["ran"]})
-    if run.executed:
-        by_log = _match_log(timings, key, known, run.executed, settings)
-        mixes["ran"] = mixes["ran"].where(mixes["ran"] >= 0, by_log)
-    mix, first = number_mixes(mixes, ["key", "ran"])
-    ran = [(at, None if number < 0 else settings[number]) for at, number in first.to_numpy()]
-    wrong = np.ceil(timings["wrong"].clip(upper=MAX_NBYTES)) if "wrong" in timings else np.nan
-    count = timings["count"].astype(float) if "count" in timings else np.nan
+    numbers = {}
+    for mix in timings["mix"].unique():
+        curve = resolver.key(run.row_facts[mix].or_else(run.facts))
+        numbers[mix] = keys.setdefault(curve, len(keys))
+    key, curves = timings["mix"].map(numbers), list(keys)
+    ran, settings = _find_ran(run, key, curves)
     rows: pd.DataFrame = pd.DataFrame(
         {
             "key": key,
             "nbytes": timings["nbytes"],
-            "count": count,
+            "count": timings["count"].astype(float) if "count" in timings else np.nan,
             "time_us": timings["time_us"],
-            "wrong": wrong,
-            "ran": np.array([str(one or "") for _, one in ran])[mix],
+            "wrong": np.ceil(timings["wrong"].clip(upper=MAX_NBYTES))
+            if "wrong" in timings
+            else np.nan,
+            "ran": np.array([str(one or "") for one in settings])[ran],
             "pass": timings["pass"],
             "line": timings["line"],
         }
     )
     for name in filter(is_percentile, map(str, timings)):
         rows[name] = pd.to_numeric(timings[name], errors="coerce")
-    # The summary counts wrong half-rows; where none shows which, none can be trusted.
-    all_wrong = run.out_of_bounds > 0 and not (rows["wrong"] > 0).any()
-    other = [one is not None and known[at].setting.contradicts(one) for at, one in ran]
-    forced = of_key(lambda one: one.setting.role is Role.FORCED)
-    bypassed = timings["bypassed"].to_numpy() & forced
-    # Whatever path an untouched library takes is what it does.
-    plain = timings["bypassed"].to_numpy() & ~forced
-    flags = (
-        (UnusableReason.WRONG, (rows["wrong"] > 0) | all_wrong),
-        (UnusableReason.ZERO_BYTES, rows["nbytes"] == 0),
-        (UnusableReason.NO_TIME, rows["time_us"].isna()),
-        (UnusableReason.ONE_RANK, of_key(lambda one: one.scale.n_ranks == 1)),
-        (
-            UnusableReason.INCONSISTENT,
-            timings["odd"] & ~of_key(lambda one: one.collective.has_own_algbw),
-        ),
-        (UnusableReason.BYPASSED, bypassed),
-        (None, plain),
-        *_check_types(rows, of_key),
-        (UnusableReason.SUBSTITUTED, np.array(other)[mix]),
-        (UnusableReason.UNPROVEN, of_key(lambda one: one.setting.role is Role.UNSTATED)),
-    )
-    rows["unusable"] = np.select(
-        [np.asarray(flag, dtype=bool) for _, flag in flags],
-        ["" if doubt is None else doubt.value for doubt, _ in flags],
-        "",
-    )
+    substituted = _find_substituted(key, ran, curves, settings)
+    rows["unusable"] = _find_unusable(run, rows, curves, substituted)
     return rows
 
 
-def _match_log(
-    timings: pd.DataFrame,
+def _find_ran(
+    run: LogRun, key: pd.Series[int], curves: Sequence[CurveKey]
+) -> tuple[pd.Series[int], list[Setting | None]]:
+    """Number of the setting that ran at each row, and the settings; -1 is the last of them, none.
+
+    Where the row does not say it, the library's log does, if it names one for the call.
+    """
+    settings = [*run.settings]
+    by_call = {}
+    for call, executed in run.executed.items():
+        if len(executed) == 1:
+            by_call[call] = len(settings)
+            settings.extend(executed)
+    ran = run.timings["ran"]
+    if by_call:
+        calls = zip(key.tolist(), run.timings["nbytes"].tolist(), strict=True)
+        by_log = [by_call.get((curves[at].collective, nbytes), -1) for at, nbytes in calls]
+        ran = ran.where(ran >= 0, by_log)
+    return ran, [*settings, None]
+
+
+def _find_substituted(
     key: pd.Series[int],
-    keys: Sequence[CurveKey],
-    executed: Mapping[tuple[Collective, int], set[Setting]],
-    settings: list[Setting | None],
-) -> list[int]:
-    """Number of what the library's log says it ran at each row's size, -1 unless it is one."""
-    numbers = {}
-    for call, said in executed.items():
-        if len(said) == 1:
-            numbers[call] = len(settings)
-            settings.extend(said)
-    return [
-        numbers.get((keys[at].collective, nbytes), -1)
-        for at, nbytes in zip(key.tolist(), timings["nbytes"].tolist(), strict=True)
-    ]
+    ran: pd.Series[int],
+    curves: Sequence[CurveKey],
+    settings: Sequence[Setting | None],
+) -> np.ndarray[Any, Any]:
+    """Whether another setting ran at each row than was asked for."""
+    import numpy as np
+    import pandas as pd
+
+    mix, first = number_mixes(pd.DataFrame({"key": key, "ran": ran}), ["key", "ran"])
+    differs = []
+    for at, number in first.to_numpy():
+        setting = settings[number]
+        differs.append(setting is not None and curves[at].setting.contradicts(setting))
+    return np.array(differs)[mix]
+
+
+def _find_unusable(
+    run: LogRun, rows: pd.DataFrame, curves: Sequence[CurveKey], substituted: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Why each row must not be used; empty where it may. The first reason counts."""
+    import numpy as np
+
+    def of_curve(read: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
+        return np.array([read(one) for one in curves])[rows["key"]]
+
+    # The summary counts wrong half-rows; where none shows which, none can be trusted.
+    all_wrong = run.out_of_bounds > 0 and not (rows["wrong"] > 0).any()
+    is_forced = of_curve(lambda one: one.setting.role is Role.FORCED)
+    bypassed = run.timings["bypassed"].to_numpy()
+    is_checked = ~of_curve(lambda one: one.collective.has_own_algbw)
+    is_type_known = of_curve(lambda one: one.dtype is None or one.dtype in DTYPE_BYTES)
+    reasons = (
+        (UnusableReason.WRONG, (rows["wrong"] > 0) | all_wrong),
+        (UnusableReason.ZERO_BYTES, rows["nbytes"] == 0),
+        (UnusableReason.NO_TIME, rows["time_us"].isna()),
+        (UnusableReason.ONE_RANK, of_curve(lambda one: one.scale.n_ranks == 1)),
+        (UnusableReason.INCONSISTENT, run.timings["odd"] & is_checked),
+        (UnusableReason.BYPASSED, bypassed & is_forced),
+        # Whatever path an untouched library takes is what it does.
+        (None, bypassed & ~is_forced),
+        (UnusableReason.UNKNOWN_TYPE, ~is_type_known),
+        (UnusableReason.INCONSISTENT, _are_counts_wrong(rows, of_curve) & is_checked),
+        (UnusableReason.SUBSTITUTED, substituted),
+        (UnusableReason.UNPROVEN, of_curve(lambda one: one.setting.role is Role.UNSTATED)),
+    )
+    return np.select(
+        [np.asarray(flag, dtype=bool) for _, flag in reasons],
+        ["" if reason is None else reason.value for reason, _ in reasons],
+        "",
+    )
+
+
+# A tool may write sizes of a share in either way: of one rank, or of all.
+_WHOLE: Final = frozenset(
+    (Collective.ALL_REDUCE, Collective.BROADCAST, Collective.REDUCE, Collective.SENDRECV)
+)
+
+
+def _are_counts_wrong(
+    rows: pd.DataFrame, of_curve: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
+) -> pd.Series[bool]:
+    """Whether size and count of elements are not of one row.
+
+    The count is that of one rank's share in newer benchmarks, of the whole in older ones.
+    """
+    width = of_curve(lambda one: DTYPE_BYTES.get(one.dtype or "", nan))
+    share = of_curve(lambda one: 1 if one.collective in _WHOLE else one.scale.n_ranks)
+    total = rows["count"] * width
+    differs = (total != rows["nbytes"]) & (total * share != rows["nbytes"])
+    is_wrong: pd.Series[bool] = total.notna() & differs
+    return is_wrong
 
 
 def _check_average(run: LogRun, resolver: Resolver) -> None:
@@ -237,79 +267,6 @@ def _check_average(run: LogRun, resolver: Resolver) -> None:
             "compare the log with the original.",
             run.average_line,
         )
-
-
-def _complete_facts(run: LogRun, resolver: Resolver, evidence: Sequence[RunEvidence]) -> None:
-    """Take what the bandwidths alone decide, or ask for all that is said nowhere.
-
-    Args:
-        run: one of the file's.
-        resolver: the options.
-        evidence: of all runs with its facts.
-
-    Raises:
-        OutputError: collective, ranks or nodes are missing.
-    """
-    facts = run.first_facts
-    n_ranks = resolver.drop_total_ranks(facts).n_ranks or resolver.stated.n_ranks
-    collective = facts.collective or resolver.stated.collective
-    clearest = max(evidence, key=lambda one: one.low / one.high) if evidence else RunEvidence()
-    hint, text = "", ""
-    if collective is None and n_ranks is not None:
-        fit = find_collectives(evidence, n_ranks) if clearest.ratio is not None else []
-        if len(fit) == 1:
-            collective = fit[0]
-            text = (
-                f"{collective.value}: the only collective with these bus bandwidths on {n_ranks} "
-                "ranks"
-            )
-        elif clearest.text:
-            names = " or ".join(f"--collective {one.value}" for one in fit)
-            hint = f"{clearest.text}, which fits {names or 'no collective'} on {n_ranks} ranks"
-    elif collective is not None and n_ranks is None:
-        n_ranks = find_only_ranks(evidence, collective)
-        text = f"{n_ranks} ranks: the only number with these bus bandwidths for {collective.value}"
-    if text and n_ranks is not None:
-        resolver.notice(
-            Caution.ASSUMED,
-            f"{text} ({clearest.text})",
-            "if it was another, say so with --collective and --ranks.",
-            clearest.line or facts.line,
-        )
-        run.facts = run.facts.or_else(
-            LogFacts(line=run.facts.line, collective=collective, n_ranks=n_ranks)
-        )
-    resolver.require(run.first_facts, hint)
-
-
-def _check_factor(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> None:
-    """Compare bandwidths and operation with collective and ranks, where somebody states them.
-
-    Raises:
-        CommandLineError: the stated collective or ranks cannot be those of the file.
-    """
-    # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
-    facts = resolver.drop_total_ranks(run.first_facts)
-    collective = facts.collective or resolver.stated.collective
-    n_ranks = facts.n_ranks or resolver.stated.n_ranks
-    if collective is None or n_ranks is None or (facts.collective and facts.hosts):
-        return
-    if facts.collective is not None and not evidence.allows(facts.collective):
-        evidence = replace(evidence, redops=frozenset())
-    if evidence.fits(collective, n_ranks):
-        return
-    factor = busbw_factor(collective, n_ranks)
-    fit = find_collectives([evidence], n_ranks)
-    number = evidence.find_ranks(collective)
-    fits = [f"--collective {one.value}" for one in fit] or [f"--ranks {number}"] * bool(number)
-    raise CommandLineError(
-        f"{collective.value} on {n_ranks} ranks has busbw = {factor:.4g} × algbw"
-        f"{'' if evidence.allows(collective) else ' and another kind of operation'}, but in the "
-        f"file {evidence.text}",
-        where=resolver.where(evidence.line or run.facts.line),
-        hint=f"correct --collective or --ranks{': ' if fits else ''}{' or '.join(fits)}"
-        f"{resolver.for_all}.",
-    )
 
 
 def _check_baseline(run: LogRun, resolver: Resolver) -> None:
@@ -337,36 +294,3 @@ def _find_size_of_several(run: LogRun) -> int | None:
         return None
     several = named[named.groupby(["mix", "nbytes"])["ran"].transform("nunique") > 1]
     return int(several["nbytes"].iloc[0]) if len(several) else None
-
-
-# A tool may write sizes of a share in either way: of one rank, or of all.
-_WHOLE: Final = frozenset(
-    (Collective.ALL_REDUCE, Collective.BROADCAST, Collective.REDUCE, Collective.SENDRECV)
-)
-
-
-def _check_types(
-    rows: pd.DataFrame, of_key: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
-) -> Iterable[tuple[UnusableReason, Any]]:
-    """Flags where the type is none, or where size and count of elements are not of one row.
-
-    The count is that of one rank's share in newer benchmarks, of the whole in older ones.
-    """
-    yield (
-        UnusableReason.UNKNOWN_TYPE,
-        of_key(lambda key: key.dtype is not None and key.dtype not in DTYPE_BYTES),
-    )
-    width = of_key(lambda key: DTYPE_BYTES.get(key.dtype or "", nan))
-    share = of_key(lambda key: 1 if key.collective in _WHOLE else key.scale.n_ranks)
-    total = rows["count"] * width
-    differs = total.notna() & (total != rows["nbytes"]) & (total * share != rows["nbytes"])
-    yield UnusableReason.INCONSISTENT, differs & ~of_key(lambda key: key.collective.has_own_algbw)
-
-
-def _are_alike(one: LogFacts, other: LogFacts) -> bool:
-    """Whether two runs say the same of what ran on how many ranks."""
-    return (one.collective, one.n_ranks, one.hosts) == (
-        other.collective,
-        other.n_ranks,
-        other.hosts,
-    )
