@@ -9,11 +9,10 @@ What the steps after the sweep need takes a second to import, and is imported wh
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.launch import signals
 from rccltune.measure.perf_sweep import PreparedPerfSweep, measure_with_perf
@@ -30,13 +29,11 @@ from rccltune.session.files import write_atomically
 
 if TYPE_CHECKING:
     from rccltune.analyse.choice_options import ChoiceOptions
-    from rccltune.analyse.session_fit import FitResult
     from rccltune.report.page import WrittenPage
     from rccltune.rules.emission import EmittedRules
     from rccltune.verify.outcome import VerificationResult, VerifyRequest
 
 
-Options: TypeAlias = "Callable[[FitResult], ChoiceOptions]"
 _FIGURES: Final = "plots"
 _GATED: Final = "gfx942"
 # Seconds that figures and a page roughly take; with a second session they are drawn thrice at most.
@@ -117,7 +114,7 @@ def forced_request(request: Request, site: Site) -> Request | None:
 
 def tune(
     prepared: PreparedPerfSweep,
-    options: Options,
+    options: ChoiceOptions,
     *,
     reporter: Reporter,
     command: str,
@@ -200,7 +197,7 @@ class _Proof:
 def _prove_session(
     prepared: PreparedPerfSweep,
     swept: SweepResult,
-    options: Options,
+    options: ChoiceOptions,
     reporter: Reporter,
     site: _Proof | None,
 ) -> _Proof:
@@ -293,7 +290,7 @@ def _draw_and_write(folder: Path, reporter: Reporter, left_s: float) -> WrittenP
 
 def _choose_rules(
     prepared: PreparedPerfSweep,
-    options: Options,
+    options: ChoiceOptions,
     reporter: Reporter,
 ) -> EmittedRules:
     from rccltune.rules.emission import EmitRequest, choose_rules, keep_choice
@@ -305,7 +302,7 @@ def _choose_rules(
     return emitted
 
 
-def _verify_file(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
+def _verify_file(proof: _Proof, options: ChoiceOptions, reporter: Reporter) -> _Proof:
     """Verify the file, where it has rules; only then does one lie where jobs look for it."""
     from rccltune.verify.rewriting import exports_without
     from rccltune.verify.verification import verify_rules
@@ -317,7 +314,7 @@ def _verify_file(proof: _Proof, options: Options, reporter: Reporter) -> _Proof:
         write_atomically(emitted.path, emitted.text)
         write_atomically(emitted.environment_path, emitted.environment_text)
         return proof
-    request = _write_candidate(prepared, emitted, emitted.path, options, reporter)
+    request = _write_candidate(prepared, emitted, emitted.path, options)
     verified = verify_rules(
         request,
         prepared.sweep,
@@ -334,15 +331,12 @@ def _write_candidate(
     prepared: PreparedPerfSweep,
     one: EmittedRules,
     path: Path,
-    options: Options,
-    reporter: Reporter,
+    options: ChoiceOptions,
 ) -> VerifyRequest:
     """One file, written as a candidate that is to be verified."""
-    from rccltune.analyse.session_fit import fit_session
     from rccltune.verify.outcome import VerifyRequest
     from rccltune.verify.verdict_store import CANDIDATES
 
-    choosing = options(fit_session(prepared.folder, reporter=reporter))
     candidate = prepared.folder / CANDIDATES / path.name
     candidate.parent.mkdir(exist_ok=True)
     write_atomically(candidate, one.text)
@@ -350,6 +344,6 @@ def _write_candidate(
         folder=prepared.folder,
         rules=candidate,
         output=path,
-        min_gain=choosing.min_gain,
+        min_gain=options.min_gain,
         environment=tuple(prepared.setup.environment.items()),
     )

@@ -145,7 +145,7 @@ def measure(node: TrapNode, session: Path, path: Path, seed: int, wish: Wish) ->
 
 def emitted(session: Path) -> str:
     """What ``tune`` is about to verify, in the session."""
-    wish = EmitRequest(folder=session, options=lambda _: ChoiceOptions(), overwrite=True)
+    wish = EmitRequest(folder=session, options=ChoiceOptions(), overwrite=True)
     return emit_rules(wish, reporter=Reporter()).text
 
 

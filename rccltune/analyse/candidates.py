@@ -45,6 +45,7 @@ class Candidates:
         grid: TimeGrid,
         wrong: set[Named],
         options: ChoiceOptions,
+        library: Mapping[Target, Mapping[int, Setting]],
     ) -> Candidates:
         """Sort the measured settings into those that a rule may name and those that none can.
 
@@ -52,6 +53,8 @@ class Candidates:
             grid: of the target.
             wrong: what computed wrong results.
             options: how to choose.
+            library: what the library runs by itself, by target and size in bytes: a rule that
+                names it there wins nothing.
         """
         target = target_of([grid.target[name] for name in TARGET])
         not_selectable: list[UnselectableSetting] = []
@@ -69,7 +72,6 @@ class Candidates:
                 not_selectable.append(
                     UnselectableSetting(target=target, setting=setting, reason=reason)
                 )
-        own = options.own.get(target, {})
         settings = sorted(taken, key=_setting_order)
         gains = SettingGains(
             grid=grid,
@@ -78,7 +80,9 @@ class Candidates:
                 selectable.needs_ll128_forced(one, target.scale, options.arch) for one in settings
             ],
             tolerance=options.tolerance,
-            library_settings={nbytes: str(setting) for nbytes, setting in own.items()},
+            library_settings={
+                nbytes: str(setting) for nbytes, setting in library.get(target, {}).items()
+            },
         )
         return cls(target, grid, gains, not_selectable)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError
-from rccltune.model.settings import Scale, Setting, Target
+from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 
 
@@ -26,9 +25,7 @@ class ChoiceOptions:
         arch: ``gfx942`` …, ``amd`` or ``nvidia`` where only the vendor is known; None bars and
             requires nothing that holds for one vendor's library alone.
         proven: only rules whose gain repeats prove.
-        same_bits: only settings that add alike at every size.
-        own: what the library takes by itself, by target and size in bytes: a rule that names it
-            there wins nothing.
+        same_bits: only settings that add in the same order at every size.
     """
 
     tolerance: float = defaults.TOLERANCE
@@ -39,7 +36,6 @@ class ChoiceOptions:
     arch: str | None = None
     proven: bool = False
     same_bits: bool = False
-    own: Mapping[Target, Mapping[int, Setting]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Percentages are fractions here."""
@@ -47,3 +43,17 @@ class ChoiceOptions:
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and 0 <= value < 1):
                 raise CommandLineError(f"{name} {value} is no fraction: 2 % is 0.02")
+
+
+def parse_baseline(text: str | None) -> Setting | None:
+    """Read ``--baseline``; None where none is named.
+
+    Raises:
+        CommandLineError: the text names no setting.
+    """
+    if text is None:
+        return None
+    try:
+        return Setting.parse(text)
+    except ValueError as error:
+        raise CommandLineError(f"--baseline: {error}") from None

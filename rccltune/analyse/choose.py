@@ -9,14 +9,15 @@ from typing import Final, TypeAlias
 import numpy as np
 import pandas as pd
 
-from rccltune.analyse import points
+from rccltune.analyse import library_behaviour, points
 from rccltune.analyse.candidates import Candidates, Named
 from rccltune.analyse.choice_notices import choice_notices
 from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.library_behaviour import Bypass
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
 from rccltune.model.choice import UnselectableSetting, Zone
-from rccltune.model.errors import TooLittleDataError
+from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measurement import Notice
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
@@ -35,13 +36,11 @@ class Choice:
     Attributes:
         zones: by target, then by size; those of one target cover 0 to 2^63-1.
         left_out: settings that were measured and are in no rule because no rule can choose them.
-        candidates: candidates of each target.
     """
 
     zones: tuple[Zone, ...]
     notices: tuple[Notice, ...]
     left_out: tuple[UnselectableSetting, ...]
-    candidates: tuple[Candidates, ...] = ()
 
 
 def choose(samples: pd.DataFrame, options: ChoiceOptions | None = None) -> Choice:
@@ -52,12 +51,20 @@ def choose(samples: pd.DataFrame, options: ChoiceOptions | None = None) -> Choic
         options: the defaults unless given.
 
     Raises:
-        TooLittleDataError: no setting was measured, or not the baseline that was named.
+        TooLittleDataError: no setting was measured beside the library's own choice.
+        CommandLineError: the baseline that was named was not measured.
     """
     options = options or ChoiceOptions()
     candidates = candidates_of_targets(samples, options)
-    _refuse_nothing(candidates, options)
-    return _choice_of(candidates, options)
+    bypasses = library_behaviour.bypasses(samples)
+    _refuse_nothing(candidates, bypasses)
+    tunable = [one for one in candidates if one.target.collective.is_tunable]
+    zones = [zone for one in tunable for zone in one.zones(options)]
+    return Choice(
+        zones=library_behaviour.explain_gaps(zones, bypasses),
+        notices=tuple(notice for one in candidates for notice in choice_notices(one)),
+        left_out=tuple(item for one in candidates for item in _left_out(one)),
+    )
 
 
 def candidates_of_targets(
@@ -85,8 +92,11 @@ def candidates_in(
         options: how to choose.
     """
     wrong, lost = wrong_settings(samples), baseline_left_out(samples)
+    library = library_behaviour.settings_by_target(library_behaviour.library_settings(samples))
     return [
-        replace(Candidates.of(grid, wrong, options), baseline_left_out=lost.get(_place(grid)))
+        replace(
+            Candidates.of(grid, wrong, options, library), baseline_left_out=lost.get(_place(grid))
+        )
         for grid in grids
     ]
 
@@ -114,26 +124,26 @@ def wrong_settings(samples: pd.DataFrame) -> set[Named]:
 
 
 def with_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
-    """Samples with a setting's times as the baseline; as they are where none is named."""
+    """Samples with a setting's times as the baseline; as they are where none is named.
+
+    Raises:
+        CommandLineError: the setting has no sample.
+    """
     if named is None:
         return samples
     is_library = samples["setting"].isin((BASELINE, IDLE))
     copies = samples[samples["setting"] == str(named)].assign(setting=BASELINE)
+    if copies.empty:
+        settings = sorted(map(str, samples["setting"].unique()))
+        raise CommandLineError(
+            f"'{named}' was not measured, so it cannot be the baseline",
+            hint=f"measured are {', '.join(settings)}.",
+        )
     rest = samples[~is_library]
     # Through objects: pandas before 2.2 casts what a category is missing, and numpy warns.
     rest = rest.assign(setting=rest["setting"].astype(object))
     with_copies: pd.DataFrame = pd.concat([rest, copies], ignore_index=True)
     return with_copies
-
-
-def _choice_of(candidates: Sequence[Candidates], options: ChoiceOptions) -> Choice:
-    tunable = [one for one in candidates if one.target.collective.is_tunable]
-    return Choice(
-        zones=tuple(zone for one in tunable for zone in one.zones(options)),
-        notices=tuple(notice for one in candidates for notice in choice_notices(one)),
-        left_out=tuple(item for one in candidates for item in _left_out(one)),
-        candidates=tuple(candidates),
-    )
 
 
 def _left_out(candidates: Candidates) -> Iterable[UnselectableSetting]:
@@ -154,21 +164,24 @@ def _n_fastest(candidates: Candidates, row: int) -> int:
     return int(is_faster.sum())
 
 
-def _refuse_nothing(candidates: Sequence[Candidates], options: ChoiceOptions) -> None:
-    if candidates and not any(one.gains.rows or one.not_selectable for one in candidates):
+def _refuse_nothing(candidates: Sequence[Candidates], bypasses: Sequence[Bypass]) -> None:
+    """Stop where nothing can be compared with the library's own choice."""
+    if any(one.gains.rows or one.not_selectable for one in candidates):
+        return
+    if bypasses:
+        # Where a path takes all that was measured, that is the finding.
+        raise TooLittleDataError(
+            "no rule can do anything: the library takes a path that asks no tuner for "
+            + library_behaviour.bypass_words(bypasses),
+            hint="measure larger sizes, or an environment without that path (--env NAME=VALUE).",
+        )
+    if candidates:
         raise TooLittleDataError(
             "only the library's own choice was measured: there is nothing to compare it with",
             hint="sweep without --setting baseline, or import forced settings beside it.",
         )
-    if not candidates:
-        raise TooLittleDataError(
-            "no good sample of any setting was measured: there is nothing to choose from",
-            hint="sweep or import settings beside the baseline; samples.csv says why samples "
-            "were left out.",
-        )
-    if options.baseline is not None and all(one.gains.library is None for one in candidates):
-        settings = sorted({name for one in candidates for name in one.gains.names})
-        raise TooLittleDataError(
-            f"no sample of the baseline '{options.baseline}' was measured",
-            hint=f"measured settings are {', '.join(settings)}.",
-        )
+    raise TooLittleDataError(
+        "no good sample of any setting was measured: there is nothing to choose from",
+        hint="sweep or import settings beside the baseline; samples.csv says why samples "
+        "were left out.",
+    )

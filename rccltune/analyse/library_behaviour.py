@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -14,6 +14,7 @@ from rccltune.analyse import noise
 from rccltune.analyse.candidates import target_of
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid
+from rccltune.model.choice import NOT_MEASURED, NOTHING_SELECTABLE, Zone, is_not_beaten
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Scale, Setting, Target
@@ -57,6 +58,16 @@ def library_settings(samples: pd.DataFrame) -> tuple[LibrarySetting, ...]:
     )
 
 
+def settings_by_target(
+    found: Iterable[LibrarySetting],
+) -> Mapping[Target, Mapping[int, Setting]]:
+    """Settings that the library was seen to run by itself, by target and size in bytes."""
+    settings: dict[Target, dict[int, Setting]] = {}
+    for one in found:
+        settings.setdefault(one.target, {})[one.nbytes] = one.setting
+    return settings
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bypass:
     """Sizes at which the library was seen to take a path that never asks a tuner."""
@@ -84,6 +95,44 @@ def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
             max_nbytes=int(high),
         )
         for (collective, n_nodes, n_ranks), low, high in seen.itertuples(name=None)
+    )
+
+
+def bypass_words(found: Iterable[Bypass]) -> str:
+    """``all_reduce from 1 KiB to 4 MiB; …``, each collective once."""
+    by_collective: dict[str, list[int]] = {}
+    for one in found:
+        bounds = by_collective.setdefault(one.collective.value, [])
+        bounds += [one.min_nbytes, one.max_nbytes]
+    return "; ".join(
+        f"{name} from {format_size(min(bounds))} to {format_size(max(bounds))}"
+        for name, bounds in by_collective.items()
+    )
+
+
+def explain_gaps(zones: Iterable[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
+    """Zones whose gaps say where the library asks no tuner: there a rule would do nothing."""
+    return tuple(_explained(zone, bypasses) for zone in zones)
+
+
+def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
+    for one in bypasses:
+        if not _is_inside(one, zone):
+            continue
+        sizes = f"{format_size(one.min_nbytes)} to {format_size(one.max_nbytes)}"
+        if zone.reason == NOTHING_SELECTABLE:
+            return replace(zone, reason=f"bypassed from {sizes}: the library asks no tuner")
+        if zone.reason == NOT_MEASURED or is_not_beaten(zone.reason):
+            return replace(zone, reason=f"bypassed from {sizes}; else {zone.reason}")
+    return zone
+
+
+def _is_inside(bypass: Bypass, zone: Zone) -> bool:
+    target = zone.target
+    return (
+        (target.collective, target.scale) == (bypass.collective, bypass.scale)
+        and zone.min_nbytes <= bypass.min_nbytes
+        and bypass.max_nbytes <= zone.max_nbytes
     )
 
 

@@ -82,10 +82,7 @@ class FitResult:
     @property
     def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
         """Settings that the library was seen to run by itself, by target and size in bytes."""
-        settings: dict[Target, dict[int, Setting]] = {}
-        for one in self.own:
-            settings.setdefault(one.target, {})[one.nbytes] = one.setting
-        return settings
+        return library_behaviour.settings_by_target(self.own)
 
     @property
     def warnings(self) -> tuple[Notice, ...]:

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from rccltune.analyse.choice_options import ChoiceOptions
-from rccltune.analyse.session_fit import FitResult
 from rccltune.measure import sweep_file
 from rccltune.model.reporter import Reporter
-from rccltune.rules.choices import baseline_named
 
 Place: TypeAlias = str | os.PathLike[str]
-
-
-def choosing(
-    tolerance: float,
-    min_gain: float,
-    baseline: str | None = None,
-    max_channels: int | None = None,
-) -> Callable[[FitResult], ChoiceOptions]:
-    """Make the options of choosing; a baseline is looked up among what was measured."""
-
-    def options(done: FitResult) -> ChoiceOptions:
-        return ChoiceOptions(
-            tolerance=tolerance,
-            min_gain=min_gain,
-            max_channels=max_channels,
-            baseline=baseline_named(baseline, done),
-        )
-
-    return options
 
 
 def options_of(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rccltune import tune as tuning
-from rccltune.api.arguments import LogReporter, Place, choosing, options_of, path_of
+from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.api.arguments import LogReporter, Place, options_of, path_of
 from rccltune.measure import perf_sweep, rccl_tests_sweep
 from rccltune.measure.instrument import session_instrument
 from rccltune.measure.request import merge_request, refuse_simulated, session_request
@@ -149,7 +150,7 @@ def tune(
         forced = perf_sweep.prepare_measuring(other, inside, telling) if other else None
         return tuning.tune(
             prepared,
-            choosing(tolerance, min_gain),
+            ChoiceOptions(tolerance=tolerance, min_gain=min_gain),
             reporter=telling,
             command="rccltune.api.tune",
             force=force,

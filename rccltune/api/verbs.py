@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rccltune.analyse.choice_options import ChoiceOptions, parse_baseline
 from rccltune.analyse.session_fit import fit_session
-from rccltune.api.arguments import LogReporter, Place, choosing, path_of, paths_of
+from rccltune.api.arguments import LogReporter, Place, path_of, paths_of
 from rccltune.deploy.session import deploy_sessions
 from rccltune.job import JobResult, try_job
 from rccltune.machine import this_machine
@@ -124,7 +125,12 @@ def emit_config(
     """
     request = emission.EmitRequest(
         folder=Path(folder),
-        options=choosing(tolerance, min_gain, baseline, max_channels),
+        options=ChoiceOptions(
+            tolerance=tolerance,
+            min_gain=min_gain,
+            max_channels=max_channels,
+            baseline=parse_baseline(baseline),
+        ),
         output=path_of(output),
         overwrite=force,
     )

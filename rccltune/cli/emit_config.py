@@ -59,7 +59,7 @@ def emit_config(
 
     console.say(f"Session: {session}")
     request = emission.EmitRequest(
-        folder=session, options=choosing.options, output=output, overwrite=force
+        folder=session, options=choosing.options(), output=output, overwrite=force
     )
     done = emission.emit_rules(request, reporter=console)
     console.warn(done.notices)

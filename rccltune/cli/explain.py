@@ -24,8 +24,8 @@ from rccltune.model.vocabulary import (
     join_lines,
 )
 from rccltune.releases import hosts_of
-from rccltune.rules.documents import count_rules
 from rccltune.rules.header import simulated_over
+from rccltune.rules.rule_order import count_rules
 
 # Of a list, for people.
 _SHOWN = 3

@@ -18,7 +18,6 @@ from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from rccltune.analyse.choice_options import ChoiceOptions
-    from rccltune.analyse.session_fit import FitResult
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,17 +110,21 @@ class ChoiceArguments:
     proven: bool = False
     same_bits: bool = False
 
-    def options(self, done: FitResult) -> ChoiceOptions:
-        """Options for choosing zones; the baseline is looked up among what was measured."""
-        from rccltune.analyse.choice_options import ChoiceOptions
-        from rccltune.rules.choices import baseline_named
+    def options(self) -> ChoiceOptions:
+        """Options of choosing zones.
+
+        Raises:
+            CommandLineError: the baseline is no setting.
+            RccltuneError: the workload cannot be read.
+        """
+        from rccltune.analyse.choice_options import ChoiceOptions, parse_baseline
         from rccltune.workload import read_workload
 
         return ChoiceOptions(
             tolerance=self.tolerance / 100,
             min_gain=self.min_gain / 100,
             max_channels=self.max_channels,
-            baseline=baseline_named(self.baseline, done),
+            baseline=parse_baseline(self.baseline),
             weights=tuple(
                 (one.collective, one.scale, one.nbytes, float(one.calls))
                 for one in (read_workload(self.workload).counts if self.workload else ())

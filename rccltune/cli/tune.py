@@ -113,7 +113,7 @@ def tune(
         with shown_progress(console) as reporter:
             done = tune_tune(
                 prepared,
-                choosing.options,
+                choosing.options(),
                 reporter=reporter,
                 command=shlex.join(["rccltune", *sys.argv[1:]]),
                 force=force,

@@ -22,12 +22,13 @@ from rccltune.model.version import __version__
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, RankPlacement
 from rccltune.releases import exact_release, name_library
 from rccltune.rules import writer
-from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.emission import use_of
 from rccltune.rules.explanation import RuleQuestion, explain
+from rccltune.rules.exports import render_exports
 from rccltune.rules.header import SIMULATED
 from rccltune.rules.needs import is_harmless
 from rccltune.rules.requirements import requirements_of
+from rccltune.rules.rule_document import RuleDocument, rules_of
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session.files import write_atomically
 
@@ -102,11 +103,9 @@ def restore(
     text = writer.render(document)
     use = use_of(path, document, placement)
     write_atomically(path, text)
-    write_atomically(exports, writer.render_environment(document.provenance, document.needs, use))
+    write_atomically(exports, render_exports(document.provenance, document.needs, use))
     _ask(path, zones)
-    return RestoredRules(
-        path=path, n_rules=sum(len(section.rules) for section in document.sections)
-    )
+    return RestoredRules(path=path, n_rules=len(rules_of(zones)))
 
 
 def placement_of(place: RankLocation) -> str | None:
@@ -209,7 +208,7 @@ def _document(
         ),
         library=exact_release(library),
         needs=tuple(sorted(needs)),
-        sections=sections_of(zones),
+        zones=zones,
     )
 
 

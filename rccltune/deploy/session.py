@@ -14,13 +14,13 @@ from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError, SessionError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import printable
-from rccltune.rules.documents import count_rules
 from rccltune.rules.header import written_over
 from rccltune.rules.joined import joined
 from rccltune.rules.line_format import UNPROVEN_MARK
 from rccltune.rules.needs import is_harmless
 from rccltune.rules.other_readers import misread
 from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.rule_order import count_rules
 from rccltune.session import store
 from rccltune.session.files import disk_errors
 from rccltune.session.store import Session, is_swept, sweep_then_verify

@@ -18,9 +18,9 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale, Target
 from rccltune.ranks import plan, runs
 from rccltune.ranks.runs import Run
-from rccltune.rules.documents import rule_of
 from rccltune.rules.exports import say_moved
 from rccltune.rules.refusals import content_of, read_accepted
+from rccltune.rules.rule_document import rule_of
 from rccltune.rules.rule_file import RuleFile
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import store

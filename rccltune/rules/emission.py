@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rccltune import plugin
 from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import Choice, choose
 from rccltune.analyse.selectable import needs_ll128_forced
 from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.bits.fastest_trees import PROMISE, ChosenBits, choose_same_bits
 from rccltune.launch import overrides
 from rccltune.model.brief import brief
-from rccltune.model.choice import Rule, RuleCount, UnselectableSetting, Zone
+from rccltune.model.choice import RuleCount, UnselectableSetting, Zone
 from rccltune.model.errors import MachineError, TooLittleDataError
 from rccltune.model.failure import Quarantine
 from rccltune.model.measurement import Caution, Fingerprint, Notice
@@ -23,9 +23,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Scale, Target
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import name_library
-from rccltune.rules import documents, exports, writer
-from rccltune.rules.choices import choice_of, table_of
-from rccltune.rules.documents import RuleDocument, Section
+from rccltune.rules import exports, writer
 from rccltune.rules.needs import is_harmless
 from rccltune.rules.placement_files import (
     file_name,
@@ -41,7 +39,9 @@ from rccltune.rules.provenance import (
 )
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.requirements import requirements_of
+from rccltune.rules.rule_document import RuleDocument, rules_of
 from rccltune.rules.rule_file import read_rules
+from rccltune.rules.rule_order import count_rules
 from rccltune.rules.stored_choice import (
     CHOICE_FILE,
     StoredChoice,
@@ -51,9 +51,7 @@ from rccltune.rules.stored_choice import (
 )
 from rccltune.session import files
 from rccltune.session.imports import VENDOR_UNKNOWN
-
-if TYPE_CHECKING:
-    from rccltune.analyse.choose import Choice
+from rccltune.session.samples import load_frame
 
 _DAMAGED: Final = (
     "rccltune emit-config --force writes it anew and keeps this one under another name."
@@ -65,12 +63,11 @@ class EmitRequest:
     """Request to emit-config.
 
     Attributes:
-        options: for the fitted session, since a baseline is found in its curves.
         output: None is the default name in the session; ``-`` writes no file.
     """
 
     folder: Path
-    options: Callable[[FitResult], ChoiceOptions]
+    options: ChoiceOptions
     output: Path | None = None
     overwrite: bool = False
 
@@ -110,7 +107,7 @@ class EmittedRules:
     @property
     def count(self) -> RuleCount:
         """Rules in the file, whether it is written or not."""
-        return documents.count_rules(_rules(documents.sections_of(self.zones)))
+        return count_rules(rules_of(self.zones))
 
     def json_fields(self) -> dict[str, Any]:
         """Fields for --json."""
@@ -143,7 +140,7 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     chosen = choose_rules(request, reporter=reporter)
     is_own = request.output is None
     if is_own and not request.overwrite and _is_proven(chosen):
-        return _kept(chosen, reporter)
+        return _keep_verified(chosen, reporter)
     made = ((chosen.path, chosen.text), (chosen.environment_path, chosen.environment_text))
     writer.write_all(
         [(path, text) for path, text in made if path is not None],
@@ -165,12 +162,13 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
         SessionError: no session.
     """
     fitted = fit_session(request.folder, reporter=reporter)
-    options = request.options(fitted)
-    choice = choice_of(fitted, options)
-    kept: ChosenBits | None = None
+    options = replace(request.options, arch=fitted.session.fingerprint.arch_or_vendor)
+    samples = load_frame(fitted.session, Reporter())
+    choice = choose(samples, options)
+    bits: ChosenBits | None = None
     if options.same_bits:
-        kept = choose_same_bits(request.folder, table_of(fitted), choice.zones, options.tolerance)
-        choice = replace(choice, zones=kept.zones)
+        bits = choose_same_bits(request.folder, samples, choice.zones, options.tolerance)
+        choice = replace(choice, zones=bits.zones)
     if not choice.zones:
         raise TooLittleDataError(
             "there is nothing to choose from: no collective has two settings that a rule can name",
@@ -180,19 +178,19 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     if not is_vendor_told(fitted):
         reporter.say(VENDOR_UNKNOWN)
     placement = required_placement(fitted, reporter)
-    document = _document(fitted, choice, options, placement, kept)
+    document = _document(fitted, choice.zones, options, placement, bits)
     path = _path(request, fitted.session.fingerprint, placement)
     use = use_of(path, document, placement)
     return EmittedRules(
         path=path,
         text=writer.render(document),
         environment_path=_beside(path),
-        environment_text=writer.render_environment(document.provenance, document.needs, use),
+        environment_text=exports.render_exports(document.provenance, document.needs, use),
         needs=document.needs,
         left_out=(*choice.left_out, *map(_excluded, fitted.quarantined)),
         notices=_notices(fitted, choice, document),
         placement=placement,
-        choice=choice_record(fitted, choice, options, kept.name if kept else None),
+        choice=choice_record(fitted, choice, options, bits.name if bits else None),
     )
 
 
@@ -224,7 +222,7 @@ def _is_proven(emitted: EmittedRules) -> bool:
     return True
 
 
-def _kept(emitted: EmittedRules, reporter: Reporter) -> EmittedRules:
+def _keep_verified(emitted: EmittedRules, reporter: Reporter) -> EmittedRules:
     """Leave a verified file where it is, and say what that one needs."""
     if emitted.environment_path is not None:
         exports.correct(emitted.environment_path, reporter)
@@ -258,7 +256,7 @@ def use_of(
         document: what is in it.
         placement: of ranks, the only one that it is for; None for any.
     """
-    if rules is None or not _rules(document.sections):
+    if rules is None or not rules_of(document.zones):
         return []
     variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
     try:
@@ -274,47 +272,44 @@ def use_of(
 
 def _document(
     fitted: FitResult,
-    choice: Choice,
+    zones: tuple[Zone, ...],
     options: ChoiceOptions,
     placement: str | None,
-    kept: ChosenBits | None,
+    bits: ChosenBits | None,
 ) -> RuleDocument:
-    sections = documents.sections_of(choice.zones)
     named = options.baseline
     return RuleDocument(
         provenance=(
             *provenance(fitted),
             *([f"placement of ranks: {placement}"] if placement else []),
             *([f"baseline: {named}, as it was named (--baseline)"] if named else []),
-            *(kept.words if kept else ()),
-            *([PROMISE] if kept else []),
-            *_overwritten(fitted, sections),
+            *(bits.words if bits else ()),
+            *([PROMISE] if bits else []),
+            *_overwritten(fitted, zones),
         ),
         requires=(
             *requirements_of(fitted.session.fingerprint),
             *([("placement", placement)] if placement else []),
         ),
         library=library_of(fitted),
-        bits=kept.name if kept else None,
-        needs=_needs(fitted, sections),
-        sections=sections,
+        bits=bits.name if bits else None,
+        needs=_needs(fitted, zones),
+        zones=zones,
     )
 
 
-def _rules(sections: tuple[Section, ...]) -> list[Rule]:
-    return [rule for section in sections for rule in section.rules]
-
-
-def _needs(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[tuple[str, str], ...]:
+def _needs(fitted: FitResult, zones: tuple[Zone, ...]) -> tuple[tuple[str, str], ...]:
     """Variables that a job must set: what was measured with, and what lets rules be chosen."""
-    if not _rules(sections):
+    if not rules_of(zones):
         return ()
     needs = set(fitted.session.setup.environment.items())
     arch = fitted.session.fingerprint.arch_or_vendor
-    for section in sections:
-        scale = section.target.scale
-        if any(needs_ll128_forced(rule.setting, scale, arch) for rule in section.rules):
-            needs.add(LL128_FORCED)
+    if any(
+        setting is not None and needs_ll128_forced(setting, zone.target.scale, arch)
+        for zone in zones
+        for setting in (zone.setting, zone.fallback)
+    ):
+        needs.add(LL128_FORCED)
     return tuple(sorted(pair for pair in needs if is_harmless(*pair)))
 
 
@@ -335,7 +330,7 @@ def _notices(fitted: FitResult, choice: Choice, document: RuleDocument) -> tuple
     found = [*fitted.warnings, *choice.notices]
     if is_switched(fitted.session):
         found.append(overrides.switch_notice(", ".join(libraries_in(fitted.session))))
-    if said := _overwritten(fitted, document.sections):
+    if said := _overwritten(fitted, document.zones):
         found.append(
             Notice(
                 caution=Caution.PROTOCOL_OVERWRITTEN,
@@ -347,9 +342,9 @@ def _notices(fitted: FitResult, choice: Choice, document: RuleDocument) -> tuple
     return tuple(dict.fromkeys(found))
 
 
-def _overwritten(fitted: FitResult, sections: tuple[Section, ...]) -> tuple[str, ...]:
+def _overwritten(fitted: FitResult, zones: tuple[Zone, ...]) -> tuple[str, ...]:
     """What the libraries that were measured may write over of the rules, a sentence each."""
-    rules, scales = _rules(sections), dict.fromkeys(one.target.scale for one in sections)
+    rules, scales = rules_of(zones), dict.fromkeys(one.target.scale for one in zones)
     machine = fitted.session.fingerprint
     found: dict[str, None] = {}
     for name in libraries_in(fitted.session):

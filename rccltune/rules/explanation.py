@@ -17,8 +17,7 @@ from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Mode, Scale, Setting, Vendor, why_never
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective
-from rccltune.rules import decision, documents
-from rccltune.rules.documents import OrderAudit
+from rccltune.rules import decision
 from rccltune.rules.other_readers import MisreadLine, beside_lines, misread
 from rccltune.rules.plugin_answers import (
     USUAL,
@@ -35,6 +34,7 @@ from rccltune.rules.plugin_answers import (
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.rule_file import RuleFile
+from rccltune.rules.rule_order import OrderAudit, audit_order
 
 _CORRECT: Final = "correct these lines; sizes are plain bytes, names lower case."
 
@@ -150,7 +150,7 @@ def explain(
     return Explanation(
         path=path,
         file=file,
-        audit=documents.audit_order(rules),
+        audit=audit_order(rules),
         parts=parts,
         unmatched=tuple(
             (rule.line, why)

@@ -1,20 +1,69 @@
-"""Exports of a session that was moved or copied: they name the rules where those were before."""
+"""Exports beside a rule file, which a shell sources to use it; corrected where a session moved."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rccltune.model import defaults
-from rccltune.model.errors import ReadOnlyError
+from rccltune.model.errors import ReadOnlyError, VerificationError
 from rccltune.model.reporter import Reporter
+from rccltune.releases import READING_RULES
+from rccltune.rules.line_format import comment
 from rccltune.session.files import write_atomically
 
 NAMED: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=(.+)$", re.MULTILINE)
+_WIDTH: Final = 98
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def render_exports(
+    provenance: Iterable[str],
+    needs: Sequence[tuple[str, str]],
+    use: Sequence[tuple[str, str]],
+) -> str:
+    """The file's text; ``source`` it, or take over what it exports.
+
+    Args:
+        provenance: where all figures come from.
+        needs: (name, value) of all that the rules need.
+        use: (name, value) of what makes a job use the rules; none where there is no rule.
+
+    Raises:
+        VerificationError: a name is none of a variable, or a value is more than a line.
+    """
+    lines = [line for text in provenance for line in _comment(text)]
+    lines.append("#")
+    if not needs:
+        lines += _comment("The environment stays as it is.")
+    lines += [_export(name, value) for name, value in needs]
+    if use:
+        lines += _comment(
+            f"The plugin reads the rules; only {READING_RULES} and later read them without it. "
+            "For production: rccltune deploy."
+        )
+        lines += [_export(name, value) for name, value in use]
+    else:
+        lines += _comment("There is no rule: nothing is to be loaded.")
+    return "\n".join(lines) + "\n"
+
+
+def _export(name: str, value: str) -> str:
+    # A shell would run the rest of what is no name; nothing that was read decides that.
+    if not _NAME.fullmatch(name) or not value.isprintable():
+        raise VerificationError(
+            f"{name!r}={value!r} cannot be exported: it is no variable of a shell",
+            hint="measure with another value (sweep --env).",
+        )
+    return f"export {name}={shlex.quote(value)}"
+
+
+def _comment(text: str) -> list[str]:
+    return comment(text, _WIDTH)
 
 
 def moved(exports: Path) -> tuple[Path, Path] | None:

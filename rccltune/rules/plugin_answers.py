@@ -19,9 +19,9 @@ from rccltune.model.settings import Mode, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules import decision
 from rccltune.rules.decision import Decision
-from rccltune.rules.documents import first_at
 from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary
 from rccltune.rules.rule_file import RuleFile
+from rccltune.rules.rule_order import first_at
 
 # Version 2 hosts take an answer unchecked, so some are withheld there.
 _DIFFERENT_BY_DESIGN = (2,)

@@ -1,33 +1,21 @@
-"""A rule document as text, its exports for a shell beside it, and both put in place.
+"""A rule document as text, and files put in place: all of them or none.
 
-The same document gives the same bytes. All files of a rule set are written or none, and nothing
-that was proven is lost.
+The same document gives the same bytes. Nothing that was proven is lost.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import Rule
+from rccltune.model.choice import RESTORES, Rule, RuleState, Zone
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
-from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Collective
-from rccltune.releases import READING_RULES
 from rccltune.rules import line_format
-from rccltune.rules.documents import (
-    RuleDocument,
-    Section,
-    evidence_lines,
-    fallback_doubt,
-    rule_of,
-)
-from rccltune.rules.line_format import comment, framed
+from rccltune.rules.line_format import UNPROVEN_MARK, framed
+from rccltune.rules.rule_document import RuleDocument, by_target, fallbacks_of, rule_of
 from rccltune.session.files import write_atomically
 
 _COLUMNS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
@@ -45,42 +33,81 @@ def render(document: RuleDocument) -> str:
     lines += [line_format.bits(document.bits)] if document.bits else []
     lines += [line_format.needs(name, value) for name, value in document.needs]
     lines += _comment(f"columns: {_COLUMNS}")
-    for section in document.sections:
-        lines += _section(section)
+    for zones in by_target(document.zones):
+        lines += _section(zones)
     return line_format.text_of(framed(lines))
 
 
 _comment = line_format.comment
 
 
-def _section(section: Section) -> Iterator[str]:
-    target = section.target
+def _section(zones: Sequence[Zone]) -> Iterator[str]:
+    """Lines of one target."""
+    target = zones[0].target
     yield "#"
-    yield _head(target.collective, target.scale)
+    # Holes are lines of their own, and a reader must know whose they are.
+    scale = f"nodes={target.scale.n_nodes} ranks={target.scale.n_ranks}"
+    yield f"#@ section {target.collective.csv_name} {scale}"
     yield from _comment(
         f"{target.collective.value}, {target.scale}"
         + (f", rank placement {target.rank_placement}" if target.rank_placement else "")
     )
-    for zone in section.zones:
+    for zone in zones:
         if zone.setting is None:
             # The reader of this line is a program too: one line.
             yield line_format.hole(zone.min_nbytes, zone.max_nbytes, zone.reason or "")
         else:
-            for text in evidence_lines(zone):
+            for text in _evidence_lines(zone):
                 yield from _comment(text)
             yield rule_line(rule_of(zone, zone.setting))
-    if section.fallbacks:
+    fallbacks = fallbacks_of(zones)
+    if fallbacks:
         yield from _comment(
             "reached only where the setting above is not selectable (LL128 not enabled):"
         )
-        for rule in section.fallbacks:
-            yield from _comment(fallback_doubt(rule, section.zones))
-            yield rule_line(rule)
+    for rule in fallbacks:
+        yield from _comment(_fallback_doubt(rule, zones))
+        yield rule_line(rule)
 
 
-def _head(collective: Collective, scale: Scale) -> str:
-    # Holes are lines of their own, and a reader must know whose they are.
-    return f"#@ section {collective.csv_name} nodes={scale.n_nodes} ranks={scale.n_ranks}"
+def _fallback_doubt(rule: Rule, zones: Sequence[Zone]) -> str:
+    """Comment on the first unproven one of the zones that a fallback stands behind; or empty."""
+    mine = [
+        zone.behind
+        for zone in zones
+        if zone.behind and rule.min_nbytes <= zone.min_nbytes <= rule.max_nbytes
+    ]
+    doubted = next((zone for zone in mine if _doubt(zone)), None)
+    return "" if doubted is None else f"fallback {_doubt(doubted)[0]}"
+
+
+def _evidence_lines(zone: Zone) -> list[str]:
+    """Comments on what a zone's choice rests on."""
+    return [_seen(zone), *([RESTORES] if zone.state is RuleState.RESTORES else []), *_doubt(zone)]
+
+
+def _seen(zone: Zone) -> str:
+    """What the sweep saw of a zone's sizes."""
+    parts = [f"{zone.n_sizes or 'no'} size{'s' if zone.n_sizes > 1 else ''} measured"]
+    if zone.worst_regret is not None:
+        parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
+    if zone.gain is not None:
+        parts.append(
+            f"{zone.gain.value:.2f}x as fast as baseline in the mean "
+            f"({zone.gain.low:.2f} to {zone.gain.high:.2f})"
+        )
+    if zone.is_proven:
+        parts.append(f"proven in {zone.n_communicators} communicators")
+    return ", ".join(parts)
+
+
+def _doubt(zone: Zone) -> list[str]:
+    """Directly above the row, where whoever verifies the rule takes it away."""
+    return [f"{UNPROVEN_MARK} {zone.why_unproven}"] if zone.why_unproven else []
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def rule_line(rule: Rule) -> str:
@@ -96,29 +123,19 @@ def rule_line(rule: Rule) -> str:
             "no protocol, and readers of rule files disagree on such a row",
             hint="please report this with the session: it is a bug.",
         )
-    return _row_text(rule)
-
-
-def _row_text(rule: Rule) -> str:
-    setting = rule.setting
     fields = (
         rule.collective.csv_name,
         rule.min_nbytes,
         rule.max_nbytes,
-        setting.algorithm.value if setting.algorithm else -1,
-        setting.protocol.value if setting.protocol else -1,
-        *(
-            -1 if value is None else value
-            for value in (
-                setting.channels,
-                rule.n_nodes,
-                rule.n_ranks,
-                rule.num_pipe_ops,
-                rule.reg_buff,
-            )
-        ),
+        setting.algorithm.value,
+        setting.protocol.value,
+        setting.channels,
+        rule.n_nodes,
+        rule.n_ranks,
+        rule.num_pipe_ops,
+        rule.reg_buff,
     )
-    return ",".join(map(str, fields))
+    return ",".join("-1" if field is None else str(field) for field in fields)
 
 
 # Comments of a verified file begin with it.
@@ -185,52 +202,3 @@ def _in_the_way(path: Path) -> CommandLineError:
 
 def _differs(path: Path, text: str) -> bool:
     return path.exists() and path.read_bytes() != text.encode()
-
-
-_WIDTH = 98
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-def render_environment(
-    provenance: Iterable[str],
-    needs: Sequence[tuple[str, str]],
-    use: Sequence[tuple[str, str]],
-) -> str:
-    """The file's text; ``source`` it, or take over what it exports.
-
-    Args:
-        provenance: where all figures come from.
-        needs: (name, value) of all that the rules need.
-        use: (name, value) of what makes a job use the rules; none where there is no rule.
-
-    Raises:
-        VerificationError: a name is none of a variable, or a value is more than a line.
-    """
-    lines = [line for text in provenance for line in _said(text)]
-    lines.append("#")
-    if not needs:
-        lines += _said("The environment stays as it is.")
-    lines += [_export(name, value) for name, value in needs]
-    if use:
-        lines += _said(
-            f"The plugin reads the rules; only {READING_RULES} and later read them without it. "
-            "For production: rccltune deploy."
-        )
-        lines += [_export(name, value) for name, value in use]
-    else:
-        lines += _said("There is no rule: nothing is to be loaded.")
-    return "\n".join(lines) + "\n"
-
-
-def _export(name: str, value: str) -> str:
-    # A shell would run the rest of what is no name; nothing that was read decides that.
-    if not _NAME.fullmatch(name) or not value.isprintable():
-        raise VerificationError(
-            f"{name!r}={value!r} cannot be exported: it is no variable of a shell",
-            hint="measure with another value (sweep --env).",
-        )
-    return f"export {name}={shlex.quote(value)}"
-
-
-def _said(text: str) -> list[str]:
-    return comment(text, _WIDTH)

@@ -16,9 +16,9 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import rounded_record
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size
-from rccltune.rules.documents import count_rules
 from rccltune.rules.provenance import unchecked
 from rccltune.rules.rule_file import read_rules
+from rccltune.rules.rule_order import count_rules
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CommunicatorPairs
 from rccltune.verify.executed import at_ends

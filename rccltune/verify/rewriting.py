@@ -13,9 +13,9 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import Protocol, format_span
 from rccltune.rules import line_format
-from rccltune.rules.documents import intervals_left
 from rccltune.rules.line_format import LineChange, rewritten
 from rccltune.rules.rule_file import RuleFile, read_rules
+from rccltune.rules.rule_order import intervals_left
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.verdict import RuleVerdict
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.choose import choose
 from rccltune.analyse.paired import apart
 from rccltune.analyse.session_fit import fit_session
 from rccltune.bits import probes
@@ -29,9 +30,9 @@ from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
 from rccltune.ranks import plan
 from rccltune.ranks.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
-from rccltune.rules.choices import choice_of
-from rccltune.rules.documents import intervals_left
 from rccltune.rules.rule_file import read_rules
+from rccltune.rules.rule_order import intervals_left
+from rccltune.session.samples import load_frame
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
 from rccltune.verify.rewriting import of_scale
@@ -189,8 +190,10 @@ def _fastest(verifying: OngoingVerification) -> dict[tuple[Collective, int], Set
     """What the sweep found fastest, whatever its bits; only where that is no choice of its own."""
     done = fit_session(verifying.request.folder, reporter=verifying.reporter)
     scale = verifying.scale
+    samples = load_frame(done.session, verifying.reporter)
+    options = ChoiceOptions(arch=done.session.fingerprint.arch_or_vendor)
     found = {}
-    for zone in choice_of(done, ChoiceOptions()).zones:
+    for zone in choose(samples, options).zones:
         for nbytes in verifying.sides.swept.get(zone.target.collective, ()):
             if (
                 zone.setting is not None

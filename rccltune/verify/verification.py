@@ -24,13 +24,13 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.releases import exact_release, name_library
-from rccltune.rules.documents import count_rules
 from rccltune.rules.line_format import rewritten
 from rccltune.rules.needs import check_needs
 from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.refusals import read_accepted
 from rccltune.rules.requirements import of_another_machine
 from rccltune.rules.rule_file import RuleFile, read_rules
+from rccltune.rules.rule_order import count_rules
 from rccltune.session import files, lock
 from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming

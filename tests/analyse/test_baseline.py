@@ -13,7 +13,7 @@ from scipy import stats
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice
 from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, RuleState, Zone
-from rccltune.model.errors import TooLittleDataError
+from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Placement
@@ -224,7 +224,7 @@ def test_a_baseline_that_was_not_measured_is_an_error(
 ) -> None:
     """A typing mistake must not silently make rules against nothing."""
     samples = make_samples({"ring/ll": [50] * 4})
-    with pytest.raises(TooLittleDataError, match="ring/simple"):
+    with pytest.raises(CommandLineError, match="ring/simple"):
         choose_from(samples, ChoiceOptions(baseline=Setting.parse("ring/simple")))
 
 
@@ -285,19 +285,19 @@ def test_what_the_library_runs_by_itself_is_no_rule_however_fast_it_looks(
     make_samples: MakeSamples, choose_from: ChooseFrom
 ) -> None:
     """Where it runs something else the same setting is one, and other settings are everywhere."""
-    table = {"baseline": [100.0] * 8, "ring/ll": [60.0] * 8}
-    samples = make_samples(table, launches="abc")
-    (zone,) = rules(choose_from(samples))
+    baseline = make_samples({"baseline": [100.0] * 8}, launches="abc")
+    ring = make_samples({"ring/ll": [60.0] * 8}, launches="abc")
+    (zone,) = rules(choose_from([*baseline, *ring]))
     assert (zone.measured_from, zone.measured_to) == (1 << 10, 1 << 17)
-    target = zone.target
-    own = {1024 << i: Setting.parse("ring/ll" if i < 4 else "ring/simple") for i in range(8)}
-    (zone,) = rules(choose_from(samples, ChoiceOptions(own={target: own})))
+    below = [
+        replace(one, executed=Setting.parse("ring/ll" if one.nbytes < 1 << 14 else "ring/simple"))
+        for one in baseline
+    ]
+    (zone,) = rules(choose_from([*below, *ring]))
     assert (zone.measured_from, zone.measured_to) == (1 << 14, 1 << 17)
     tree = make_samples({"tree/ll": [50.0] * 4 + [90.0] * 4}, launches="abc")
-    found = names(choose_from([*samples, *tree], ChoiceOptions(own={target: own})))
-    assert found == ["tree/ll", "ring/ll"]
+    assert names(choose_from([*below, *ring, *tree])) == ["tree/ll", "ring/ll"]
     # A count of channels of its own is another setting.
     eight = make_samples({"ring/ll/8": [60.0] * 8}, launches="abc")
-    every = dict.fromkeys(own, Setting.parse("ring/ll"))
-    found = names(choose_from([*samples, *eight], ChoiceOptions(own={target: every})))
-    assert found == ["ring/ll/8"]
+    every = [replace(one, executed=Setting.parse("ring/ll")) for one in baseline]
+    assert names(choose_from([*every, *ring, *eight])) == ["ring/ll/8"]

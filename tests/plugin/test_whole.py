@@ -14,8 +14,9 @@ from rccltune.model.choice import Zone
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective
-from rccltune.rules import documents, line_format, writer
+from rccltune.rules import line_format, writer
 from rccltune.rules.plugin_library import PluginLibrary
+from rccltune.rules.rule_document import RuleDocument
 from rccltune.rules.rule_file import read_rules
 from rccltune.session import files
 
@@ -37,11 +38,11 @@ def emitted(bounds: list[int], settings: list[str | None]) -> str:
         )
         for (low, after), name in zip(pairwise(edges), settings, strict=False)
     ]
-    made = documents.RuleDocument(
+    made = RuleDocument(
         provenance=("measured by a test",),
         requires=(("placement", "node"),),
         needs=(("A_NAME", "1"),),
-        sections=documents.sections_of(zones),
+        zones=tuple(zones),
     )
     return writer.render(made)
 

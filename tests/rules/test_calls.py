@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rccltune.model.choice import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.documents import audit_order, first_at
 from rccltune.rules.explanation import RuleQuestion, compare, differences, explain
+from rccltune.rules.rule_order import audit_order, first_at
 
 if TYPE_CHECKING:
     from pathlib import Path

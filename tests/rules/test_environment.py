@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from rccltune.model.errors import VerificationError
-from rccltune.rules.writer import render_environment
+from rccltune.rules.exports import render_exports
 
 NEEDS = (("RCCL_MSCCLPP_ENABLE", "1"), ("RCCL_MSCCLPP_THRESHOLD", "3145728"))
 
 
 def text(needs: Sequence[tuple[str, str]], rules: str = "/r/rules.csv") -> str:
     """The file."""
-    return render_environment(["SIMULATED"], needs, [("NCCL_TUNER_CONFIG_FILE", rules)])
+    return render_exports(["SIMULATED"], needs, [("NCCL_TUNER_CONFIG_FILE", rules)])
 
 
 def sourced(content: str, folder: Path) -> dict[str, str]:
@@ -45,7 +45,7 @@ def test_a_shell_gets_what_the_rules_need(tmp_path: Path) -> None:
 def test_what_is_no_name_of_a_variable_is_refused(name: str) -> None:
     """A shell would run what is behind it."""
     with pytest.raises(VerificationError, match="variable"):
-        render_environment(["x"], [(name, "1")], [])
+        render_exports(["x"], [(name, "1")], [])
 
 
 @pytest.mark.parametrize("value", ["/a b", "$(touch x)", "a'b", 'a"b', "a\\b", "; exit 1"])

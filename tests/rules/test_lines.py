@@ -15,7 +15,8 @@ from rccltune.model.choice import LeftToLibrary, Zone
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.rules import documents, line_format, rule_file, writer
+from rccltune.rules import line_format, rule_file, writer
+from rccltune.rules.rule_document import RuleDocument
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE,
@@ -91,11 +92,11 @@ def test_no_line_of_a_rule_file_is_cut(
     reasons: list[str],
 ) -> None:
     """Either refused with the reason, or both of RCCL's readers have our rows and no others."""
-    document = documents.RuleDocument(
+    document = RuleDocument(
         provenance=tuple(provenance),
         requires=tuple(requires),
         needs=tuple(needs),
-        sections=documents.sections_of(zones(reasons, [100, 200, 300])),
+        zones=tuple(zones(reasons, [100, 200, 300])),
     )
     try:
         text = writer.render(document)
@@ -131,9 +132,7 @@ def test_an_environment_that_would_be_read_back_as_another_is_refused(
     name: str, value: str
 ) -> None:
     """A line feed in a value would make a rule of its rest."""
-    document = documents.RuleDocument(
-        provenance=(), requires=(), needs=((name, value),), sections=()
-    )
+    document = RuleDocument(provenance=(), requires=(), needs=((name, value),), zones=())
     with pytest.raises(InputFileError, match="asked"):
         writer.render(document)
 
@@ -141,9 +140,7 @@ def test_an_environment_that_would_be_read_back_as_another_is_refused(
 def test_rules_without_a_cell_never_become_a_file() -> None:
     """Newer RCCL skips -1,-1 and older RCCL plays ring/simple: a bug upstream is found out."""
     broken = Zone(target=TARGET, min_nbytes=0, max_nbytes=MAX_NBYTES, setting=Setting(channels=8))
-    document = documents.RuleDocument(
-        provenance=(), requires=(), needs=(), sections=documents.sections_of([broken])
-    )
+    document = RuleDocument(provenance=(), requires=(), needs=(), zones=(broken,))
     with pytest.raises(VerificationError, match="algorithm"):
         writer.render(document)
 

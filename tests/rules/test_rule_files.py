@@ -17,9 +17,9 @@ from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
 from rccltune.releases import exact_release, name_library
-from rccltune.rules.documents import RuleDocument, sections_of
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement
+from rccltune.rules.rule_document import RuleDocument
 from rccltune.rules.rule_file import read_rules
 from rccltune.rules.writer import render
 
@@ -67,7 +67,7 @@ def document(zones: list[Zone]) -> RuleDocument:
         requires=(("arch", "gfx942"), ("cus", "38"), ("compute", "CPX"), ("memory", "NPS4")),
         library="RCCL 2.27.7",
         needs=(LL128_FORCED,),
-        sections=sections_of(zones),
+        zones=tuple(zones),
     )
 
 
