@@ -88,22 +88,22 @@ class RunEvidence:
 def _gather_evidence(run: LogRun) -> RunEvidence:
     """Evidence from the rows of one run."""
     timings = run.timings
-    redops = {run.row_facts[at].redop for at in timings["mix"].unique()}
-    named = frozenset(each.lower() for each in redops if each)
+    names = {run.row_facts[at].redop for at in timings["mix"].unique()}
+    redops = frozenset(each.lower() for each in names if each)
     if run.unit is None or not {"algbw", "busbw"} <= set(timings):
-        return RunEvidence(redops=named, rooted=run.rooted)
+        return RunEvidence(redops=redops, rooted=run.rooted)
     is_finite = (timings["algbw"] > 0) & (timings["algbw"] < inf) & (timings["busbw"].abs() < inf)
     # One whole unit, since some tools truncate; below two units nothing is told.
     known = timings[is_finite & (timings["algbw"] > 2 * run.unit)]
     if not len(known):
-        return RunEvidence(redops=named, rooted=run.rooted)
+        return RunEvidence(redops=redops, rooted=run.rooted)
     peak = known.iloc[int(known["algbw"].argmax())]
     algbw, busbw, unit = float(peak["algbw"]), float(peak["busbw"]), run.unit
     return RunEvidence(
         low=max(0.0, busbw - unit) / (algbw + unit),
         high=(busbw + unit) / (algbw - unit),
         ratio=busbw / algbw,
-        redops=named,
+        redops=redops,
         rooted=run.rooted,
         line=int(peak["line"]),
     )

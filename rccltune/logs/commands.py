@@ -95,8 +95,7 @@ class Commands:
         text = _SHORT.sub(r"NCCL_\1", text)
         launcher = _LAUNCHER.match(text)
         is_command = launcher is not None or _ALONE.match(text) is not None
-        named = find_benchmark(text)
-        self.collective = named or (None if is_command else self.collective)
+        self.collective = find_benchmark(text) or (None if is_command else self.collective)
         assigned = _find_assignments(text)
         unset = [name for match in _UNSET.finditer(text) for name in match[1].split()]
         for name in unset:

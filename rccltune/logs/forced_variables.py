@@ -105,7 +105,7 @@ class ForcedParts:
 def forced_parts(
     variables: Mapping[str, str], collective: Collective | None, *, by_name: bool = True
 ) -> ForcedParts:
-    """What the variables of a process force; for the arguments see :func:`allowed_names`."""
+    """Parts of a setting that variables force; for the arguments see :func:`allowed_names`."""
     forcing: list[str] = []
     exclusions: list[tuple[str, frozenset[Algorithm | Protocol]]] = []
 
@@ -136,12 +136,12 @@ def _find_channels(variables: Mapping[str, str]) -> int | None:
 
 def name_tuner(variables: Mapping[str, str]) -> str:
     """The tuner that variables or the library's log name, in words; empty without one."""
-    named = {name: variables[name] for name in _LOADS if name in variables}
-    if named.get("NCCL_TUNER_PLUGIN", "").lower() == "none":
-        named.pop("NCCL_TUNER_PLUGIN")
-        if set(named) <= {"NCCL_TUNER_CONFIG_FILE"}:
+    loading = {name: variables[name] for name in _LOADS if name in variables}
+    if loading.get("NCCL_TUNER_PLUGIN", "").lower() == "none":
+        loading.pop("NCCL_TUNER_PLUGIN")
+        if set(loading) <= {"NCCL_TUNER_CONFIG_FILE"}:
             return ""
-    return ", ".join(f"{n}={v}" if n != TUNER else v for n, v in named.items())
+    return ", ".join(f"{n}={v}" if n != TUNER else v for n, v in loading.items())
 
 
 def is_choice_requested(variables: Mapping[str, str]) -> bool:

@@ -249,8 +249,9 @@ def _make_run(whole: Mapping[str, Any], rows: list[dict[str, Any]], name: str) -
 
 def _read_scale(config: Mapping[str, Any]) -> LogFacts:
     """Ranks, nodes and GPUs: some releases list the first GPU of each process alone."""
-    listed = config.get("devices")
-    devices = [one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)]
+    entries = config.get("devices")
+    entries = entries if isinstance(entries, list) else []
+    devices = [one for one in entries if isinstance(one, dict)]
     per_process = _read_count(config, "ngpus", 1) * _read_count(config, "nthreads", 1)
     hosts = [str(one.get("hostname", "")).strip() for one in devices]
     groups = [one.get("group", 0) for one in devices]

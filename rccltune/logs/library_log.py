@@ -74,12 +74,12 @@ def find_model_collectives(names: Iterable[str]) -> Mapping[str, Collective]:
         names: those of all rows that one process printed.
     """
     row_names = frozenset(names)
-    listed = next((names for sign, names in _MISNAMED.items() if sign in row_names), None)
-    if listed is not None:
-        real = dict(zip(listed, TUNABLE, strict=True))
+    names_in_order = next((names for sign, names in _MISNAMED.items() if sign in row_names), None)
+    if names_in_order is not None:
+        real = dict(zip(names_in_order, TUNABLE, strict=True))
         return {name: real[name] for name in row_names if name in real}
-    named = {name: parse_logged_collective(name) for name in row_names}
-    return {name: one for name, one in named.items() if one is not None}
+    collectives = {name: parse_logged_collective(name) for name in row_names}
+    return {name: one for name, one in collectives.items() if one is not None}
 
 
 def find_cells_without_bandwidth(cells: str) -> frozenset[Setting]:

@@ -289,8 +289,8 @@ def _check_baseline(run: LogRun, resolver: Resolver) -> None:
 
 def _find_size_of_several(run: LogRun) -> int | None:
     """A size at which the benchmark's own columns name more than one setting."""
-    named = run.timings[run.timings["ran"] >= 0]
-    if not len(named):
+    rows = run.timings[run.timings["ran"] >= 0]
+    if not len(rows):
         return None
-    several = named[named.groupby(["mix", "nbytes"])["ran"].transform("nunique") > 1]
+    several = rows[rows.groupby(["mix", "nbytes"])["ran"].transform("nunique") > 1]
     return int(several["nbytes"].iloc[0]) if len(several) else None

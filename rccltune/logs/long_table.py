@@ -55,7 +55,7 @@ Row = tuple[int, Sequence[str]]
 
 @dataclass(slots=True)
 class _Mixes:
-    """What holds for rows whose cells say the same of collective, setting and scale.
+    """Facts of rows whose cells say the same of collective, setting and scale.
 
     Attributes:
         facts: of each mix.

@@ -52,8 +52,8 @@ def find_reason(text: str) -> PluginReason | None:
     reason = plugin_reasons().get(text[:3])
     if reason is None or "{variable}" not in (reason.remedy or ""):
         return reason
-    named = _VARIABLE.search(text)
-    remedy = (reason.remedy or "").format(variable=named[0] if named else "the variable")
+    variable = _VARIABLE.search(text)
+    remedy = (reason.remedy or "").format(variable=variable[0] if variable else "the variable")
     return PluginReason(
         code=reason.code, name=reason.name, answer=reason.answer, means=reason.means, remedy=remedy
     )

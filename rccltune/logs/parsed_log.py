@@ -253,9 +253,9 @@ def find_two_libraries(versions: Iterable[str]) -> tuple[str, str] | None:
 
     One library is 2.29.2 in a benchmark's line and 2.29.2+cuda13.1 in its own.
     """
-    named = list(versions)
-    for i, one in enumerate(named):
-        for other in named[i + 1 :]:
+    all_versions = list(versions)
+    for i, one in enumerate(all_versions):
+        for other in all_versions[i + 1 :]:
             (number, build), (number_2, build_2) = map(_split_version, (one, other))
             if number != number_2 or (build and build_2 and build != build_2):
                 return one, other

@@ -203,7 +203,7 @@ class Resolver:
         return forced_parts(facts.variables, collective, by_name=by_name)
 
     def _chooser(self, facts: LogFacts) -> str:
-        """What chose beside the library, in words; empty where nothing did."""
+        """Variables and tuner that chose beside the library, in words; empty where nothing did."""
         return ", ".join(filter(None, (name_tuner(facts.variables), *self._forced(facts).forcing)))
 
     def is_chosen(self, facts: LogFacts) -> bool:

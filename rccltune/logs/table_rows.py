@@ -185,11 +185,11 @@ def _shape(columns: Sequence[tuple[int, str]], placements: tuple[Placement, ...]
 def _line(names: Sequence[str], cells: dict[str, str]) -> re.Pattern[bytes]:
     """A whole line; the columns that say what ran may be blank."""
     tail = {*_TAIL.values(), "clock"}
-    own = next((at for at, name in enumerate(names) if name in tail), len(names))
+    first_of_tail = next((at for at, name in enumerate(names) if name in tail), len(names))
     parts = [f"(?:{cells.get(name, r'[^ ]+')})" for name in names]
     blank = "[ \\t]+"
-    behind = f"(?:{blank}{blank.join(parts[own:])})?" if names[own:] else ""
-    return re.compile(rf"[ \t]*{blank.join(parts[:own])}{behind}\s*".encode())
+    behind = f"(?:{blank}{blank.join(parts[first_of_tail:])})?" if names[first_of_tail:] else ""
+    return re.compile(rf"[ \t]*{blank.join(parts[:first_of_tail])}{behind}\s*".encode())
 
 
 class TableRows:

@@ -504,10 +504,10 @@ class TextReader:
         elif (match := _OUR_RULES.search(raw)) is not None:
             self._note_variable(TUNER, f"our plugin with {match[1].decode('ascii', 'replace')}")
         elif b"tuner" in raw.lower():
-            named = find_tuner(raw.decode("utf-8", "replace"))
+            tuner = find_tuner(raw.decode("utf-8", "replace"))
             # Ours answers nothing until it says that it has rules.
-            if named not in ("none", "unknown", "plugin internal", OUR_TUNER):
-                self._note_variable(TUNER, named)
+            if tuner not in ("none", "unknown", "plugin internal", OUR_TUNER):
+                self._note_variable(TUNER, tuner)
         elif b" version" in raw and (version := _LIBRARY.search(raw.decode("utf-8", "replace"))):
             self._note_library(0, version[2], version[1])
 
@@ -532,8 +532,8 @@ class TextReader:
         if collective is None or ran is None:
             return
         channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
-        chosen = replace(ran, channels=channels if channels > 0 else None)
-        executed.setdefault((collective, int(words[1])), set()).add(chosen)
+        setting = replace(ran, channels=channels if channels > 0 else None)
+        executed.setdefault((collective, int(words[1])), set()).add(setting)
 
 
 def _note_communicator(job: BenchmarkJob, message: bytes, host: bytes) -> None:

@@ -70,7 +70,7 @@ def unwrap_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def label_lines(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """What wraps each line, and the line; for the argument see :func:`unwrap_lines`."""
+    """Wrapping of each line, and the line; for the argument see :func:`unwrap_lines`."""
     text, forms = _text_and_forms(lines)
     for line in text:
         rest = line

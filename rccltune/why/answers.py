@@ -33,21 +33,21 @@ from rccltune.why.not_selectable import cell_of, explain_not_selectable, is_offe
 class SizeAnswers:
     """Answers for one job."""
 
-    def __init__(self, job: JobLogs, known: JobKnowledge) -> None:
+    def __init__(self, job: JobLogs, knowledge: JobKnowledge) -> None:
         """Begin with nothing answered.
 
         Args:
             job: all facts.
-            known: what other packages know.
+            knowledge: of other packages.
         """
         self._job = job
-        self._known = known
+        self._knowledge = knowledge
         self._causes: dict[CommunicatorScale, Reason | None] = {}
 
     def find_cause(self, where: CommunicatorScale) -> Reason | None:
         """Cause that holds for every size of a scale."""
         if where not in self._causes:
-            self._causes[where] = find_cause(self._job, where, self._known)
+            self._causes[where] = find_cause(self._job, where, self._knowledge)
         return self._causes[where]
 
     def answer(self, key: Key) -> Reason:
@@ -112,7 +112,7 @@ class SizeAnswers:
 
     def _explain_unseen(self, key: Key, setting: Setting, text: str) -> Reason:
         """The answer by the release, where it is known and nothing says what ran."""
-        row = self._known.find_overwrite(self._job.library, key, setting)
+        row = self._knowledge.find_overwrite(self._job.library, key, setting)
         if row is None:
             return self._explain_hit(f"{text}; nothing here says what ran")
         return Reason(
@@ -127,7 +127,7 @@ class SizeAnswers:
         """Something else ran than was answered, and what is known to do that."""
         job = self._job
         forcing = [one for one in remedies.FORCING if one in job.variables and "OVERRIDE" in one]
-        row = self._known.find_overwrite(job.library, key, setting)
+        row = self._knowledge.find_overwrite(job.library, key, setting)
         if forcing:
             values = ", ".join(f"{n}={'|'.join(sorted(job.variables[n]))}" for n in forcing)
             cause, remedy = f"{values} is applied last", remedies.unset(*forcing)
@@ -147,7 +147,7 @@ class SizeAnswers:
 
     def _explain_hit(self, text: str, kind: AnswerKind = AnswerKind.HIT) -> Reason:
         """The setting of a rule ran, which may have been measured with another library."""
-        measured, loaded = self._known.file_libraries, self._job.library
+        measured, loaded = self._knowledge.file_libraries, self._job.library
         if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
             names = ", ".join(measured)
             return Reason(
@@ -181,8 +181,8 @@ class SizeAnswers:
             )
         return Reason(
             AnswerKind.OTHER_FILE,
-            f"{self._known.file_name} has a rule here (line {rules[0].line}), and the job's plugin "
-            "answered nothing: the job read another file",
+            f"{self._knowledge.file_name} has a rule here (line {rules[0].line}), and the job's "
+            "plugin answered nothing: the job read another file",
             remedies.SAME_FILE,
         )
 
@@ -202,12 +202,12 @@ class SizeAnswers:
         return Reason(kind, reason.means, reason.remedy or ask_file)
 
     def _explain_hole(self, key: Key) -> Reason:
-        cause = self._known.find_hole(key)
+        cause = self._knowledge.find_hole(key)
         if cause is not None and is_not_beaten(cause):
             return Reason(AnswerKind.HOLE, cause)
         name = key.collective.value
         commands = f"rccltune sweep --collective {name}, rccltune emit-config"
-        rules = self._known.file_rules or ()
+        rules = self._knowledge.file_rules or ()
         if cause is None and not any(one.collective is key.collective for one in rules):
             return Reason(
                 AnswerKind.HOLE,
@@ -221,7 +221,7 @@ class SizeAnswers:
         )
 
     def _explain_not_selectable(self, rule: Rule, key: Key, record: SizeRecord) -> Reason:
-        return explain_not_selectable(rule, key, record, self._job, self._known)
+        return explain_not_selectable(rule, key, record, self._job, self._knowledge)
 
     # --- not asked, or nobody wrote it down -------------------------------------------------------
 
@@ -279,7 +279,7 @@ class SizeAnswers:
         is_without_bandwidth = (key.collective, cell_of(setting)) in job.unselectable_cells
         if is_without_bandwidth or (is_out and not is_hit):
             return self._explain_not_selectable(rule, key, record)
-        overwrite = self._known.find_overwrite(job.library, key, setting)
+        overwrite = self._knowledge.find_overwrite(job.library, key, setting)
         if (is_hit and not is_out) or overwrite is not None:
             text = f"rule of line {rule.line} answered {setting}"
             return self._explain_overwritten(key, setting, text, ran)
@@ -303,7 +303,7 @@ class SizeAnswers:
         request = remedies.describe_request(job.variables, ran[0]) if len(ran) == 1 else ""
         text = f"{', '.join(map(str, ran))} ran{request}, and " if ran else ""
         remedy = remedies.TELL_PLUGIN if job.has_our_plugin else remedies.TELL_LIBRARY
-        if self._known.file_rules is None and job.rule_file:
+        if self._knowledge.file_rules is None and job.rule_file:
             # What ran, held against what each rule asks for, tells as much without another run.
             remedy = remedies.ask_for_rules(job.rule_file)
         return Reason(AnswerKind.UNKNOWN, f"{text}nothing here says what a rule answered", remedy)
@@ -341,13 +341,13 @@ class SizeAnswers:
         return find_paths_around(key, types, self._job)
 
     def _find_rules(self, key: Key) -> tuple[Rule, ...] | None:
-        return self._known.find_rules(key)
+        return self._knowledge.find_rules(key)
 
 
 def answer_by_summary(
     where: CommunicatorScale, job: JobLogs, ran: Sequence[Setting] = ()
 ) -> Reason | None:
-    """What the plugin's sums say of a scale; None without them.
+    """Answer by the plugin's sums of a scale; None without them.
 
     Args:
         where: the scale.

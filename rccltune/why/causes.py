@@ -24,37 +24,40 @@ _UNKNOWN: Final = re.compile(
 _ROW_WORDS: Final = re.compile(r"[A-Za-z]\w*")
 
 
-def find_cause(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Reason | None:
+def find_cause(job: JobLogs, where: CommunicatorScale, knowledge: JobKnowledge) -> Reason | None:
     """The first reason that holds for every size; None where rules may have been used."""
-    return next(_find_causes(job, where, known), None)
+    return next(_find_causes(job, where, knowledge), None)
 
 
-def _find_causes(job: JobLogs, where: CommunicatorScale, known: JobKnowledge) -> Iterator[Reason]:
+def _find_causes(
+    job: JobLogs, where: CommunicatorScale, knowledge: JobKnowledge
+) -> Iterator[Reason]:
     if where.n_ranks == 1:
         yield Reason(AnswerKind.NOT_TUNABLE, "a communicator of one rank has nothing to choose")
     is_empty_table = job.table is not None and job.rules_loaded.get(job.table) == 0
     if is_empty_table and "applied" not in job.first_lines:
         yield Reason(AnswerKind.REFUSED, explain_no_rules(job), correct_lines(job))
     starts = list(job.starts.get(where, ()))
-    stopped = [one for one in starts if one.how == "stopped"]
-    if stopped:
-        yield _explain_start(stopped[0], job, "the plugin stopped the communicator")
+    failures = [one for one in starts if one.how == "stopped"]
+    if failures:
+        yield _explain_start(failures[0], job, "the plugin stopped the communicator")
     if not starts and not _applies_rules(job):
         yield from find_why_not_loaded(job)
     yield from _find_differing_starts(starts)
     idle = [one for one in starts if one.how == "without rules"]
     if idle:
-        yield _explain_start(idle[0], job, "the plugin is loaded and idle", known)
-    if not starts and known.file_scales and not known.has_rules_for(where):
+        yield _explain_start(idle[0], job, "the plugin is loaded and idle", knowledge)
+    scales = ", ".join(knowledge.file_scales)
+    if not starts and scales and not knowledge.has_rules_for(where):
         yield Reason(
             AnswerKind.OTHER_SCALE,
-            f"{known.file_name} has no rule for {where}; it has {', '.join(known.file_scales)}",
+            f"{knowledge.file_name} has no rule for {where}; it has {scales}",
             plugin_reasons()["R14"].remedy,
         )
 
 
 def _explain_start(
-    start: PluginStart, job: JobLogs, head: str, known: JobKnowledge | None = None
+    start: PluginStart, job: JobLogs, head: str, knowledge: JobKnowledge | None = None
 ) -> Reason:
     """The plugin's own words; its code says what kind of answer that is and what mends it."""
     reason, text = find_reason(start.text), f"{head}: {start.text}"
@@ -64,8 +67,9 @@ def _explain_start(
     mistakes = [one.words["text"] for one in job.facts("mistake")]
     if kind is AnswerKind.REFUSED and mistakes:
         text += "; " + "; ".join(sorted(mistakes)[:3])
-    if kind is AnswerKind.OTHER_SCALE and known is not None and known.file_scales:
-        text += f"; the file has {', '.join(known.file_scales)}"
+    scales = knowledge.file_scales if knowledge is not None else ()
+    if kind is AnswerKind.OTHER_SCALE and scales:
+        text += f"; the file has {', '.join(scales)}"
     return Reason(kind, text, reason.remedy)
 
 
@@ -133,25 +137,25 @@ def find_why_not_loaded(job: JobLogs) -> Iterator[Reason]:
     """Why our plugin cannot have been loaded, as the library's log tells it."""
     # Releases before 2.28 name the file alone, once it is open.
     names = sorted(job.variables.get(_PLUGIN, ())) or sorted(job.names("named", "opened"))
-    named, version = next(iter(names), None), next(iter(job.versions), None)
+    plugin, version = next(iter(names), None), next(iter(job.versions), None)
     release, library = release_of(version), version or "the library"
     if release is not None and not release.loads_ours:
         yield _not_loaded(
             f"{version} looks for no tuner that can be used", f"use {LOADING_OURS}, or later"
         )
-    if named is not None and named.lower() == "none":
+    if plugin is not None and plugin.lower() == "none":
         yield _not_loaded(f"{_PLUGIN}=none switches every tuner off")
     for other in (name for name in job.names("using") if not is_ours(name)):
         yield _not_loaded(f"another tuner plugin is loaded: {other}")
     for name in job.names("unsupported"):
         yield _no_symbol(name, job, version)
-    yield from _find_failed_loads(job, named, version)
+    yield from _find_failed_loads(job, plugin, version)
     # Releases before 2.24 say nothing at all where nobody names a tuner.
-    if any(map(job.facts, LOADING)) or (named is None and job.scales_with_choices and job.scales):
+    if any(map(job.facts, LOADING)) or (plugin is None and job.scales_with_choices and job.scales):
         yield _not_loaded(
             f"NCCL_TUNER_PLUGIN is not set, and {library} found no tuner by itself"
-            if named is None
-            else f"{library} was given {_PLUGIN}={named} and does not say that it loaded it"
+            if plugin is None
+            else f"{library} was given {_PLUGIN}={plugin} and does not say that it loaded it"
         )
 
 
@@ -159,14 +163,14 @@ def _not_loaded(text: str, remedy: str = remedies.USE_PLUGIN) -> Reason:
     return Reason(AnswerKind.NOT_LOADED, text, remedy)
 
 
-def _find_failed_loads(job: JobLogs, named: str | None, version: str | None) -> Iterator[Reason]:
+def _find_failed_loads(job: JobLogs, plugin: str | None, version: str | None) -> Iterator[Reason]:
     """A file was looked for: it was not there, could not be loaded, or has not what is wanted."""
     missing = [name for name in job.names("not found") if name not in DEFAULTS]
-    if named is not None:
+    if plugin is not None:
         # Messages of dlopen about the file that was named, not a default one.
         failed = [one for one in job.names("failed") if not one.startswith(DEFAULTS)]
         for text in failed:
-            if "No such file or directory" in text and text.split(":")[0] == named:
+            if "No such file or directory" in text and text.split(":")[0] == plugin:
                 continue
             yield _not_loaded(
                 f"dlopen failed: {text}",
@@ -174,11 +178,11 @@ def _find_failed_loads(job: JobLogs, named: str | None, version: str | None) -> 
                 'export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)"',
             )
         if failed or job.facts("not found"):
-            missing = [*missing, named]
+            missing = [*missing, plugin]
     if missing:
         yield _not_loaded(f"no such file on the ranks' hosts: {missing[0]}")
-    if named is not None and job.facts("no symbol"):
-        yield _no_symbol(named, job, version)
+    if plugin is not None and job.facts("no symbol"):
+        yield _no_symbol(plugin, job, version)
 
 
 def _no_symbol(name: str, job: JobLogs, version: str | None) -> Reason:

@@ -37,14 +37,14 @@ _WEIGHT: Final = (
 _FIRST: Final = (AnswerKind.RANKS_DIFFER, AnswerKind.STUCK)
 
 
-def compose_report(job: JobLogs, known: JobKnowledge) -> JobReport:
+def compose_report(job: JobLogs, knowledge: JobKnowledge) -> JobReport:
     """All answers and remarks that the facts give.
 
     Args:
         job: all facts.
-        known: what other packages know.
+        knowledge: of other packages.
     """
-    size_answers = SizeAnswers(job, known)
+    size_answers = SizeAnswers(job, knowledge)
     answers = [
         *_answer_hanging_calls(job),
         *_answer_stuck_calls(job),
@@ -54,13 +54,13 @@ def compose_report(job: JobLogs, known: JobKnowledge) -> JobReport:
     # The summary names rules that were hit: all that is known where single sizes stay open.
     open_scales = {answer.where for answer in answers if answer.kind is AnswerKind.UNKNOWN}
     for where in sorted(open_scales & set(job.hits), key=str):
-        answers += _answer_hits(job, where, known)
-    answers += _answer_scales(job, size_answers, known)
+        answers += _answer_hits(job, where, knowledge)
+    answers += _answer_scales(job, size_answers, knowledge)
     if not answers:
         reason = size_answers.find_cause(NOWHERE)
         answers = [_make_answer(reason, NOWHERE)] if reason is not None else []
     answers.sort(key=_order)
-    remarks = tuple(job_remarks(job, known, answers))
+    remarks = tuple(job_remarks(job, knowledge, answers))
     return JobReport(
         questions=job_questions(job, answers, remarks),
         answers=tuple(answers),
@@ -167,7 +167,7 @@ def _answer_nameless_choices(job: JobLogs) -> Iterator[SizeAnswer]:
 
 
 def _answer_scales(
-    job: JobLogs, size_answers: SizeAnswers, known: JobKnowledge
+    job: JobLogs, size_answers: SizeAnswers, knowledge: JobKnowledge
 ) -> Iterator[SizeAnswer]:
     """Communicators of which no call is known by its size."""
     with_sizes = {key.where for key in job.sizes if key.nbytes > 0}
@@ -175,7 +175,7 @@ def _answer_scales(
     for where in sorted(without_sizes, key=str):
         cause = size_answers.find_cause(where)
         if cause is None and where in job.hits:
-            yield from _answer_hits(job, where, known)
+            yield from _answer_hits(job, where, knowledge)
             continue
         reason = cause or answer_by_summary(where, job)
         if reason is None and not with_sizes:
@@ -187,7 +187,7 @@ def _answer_scales(
 
 
 def _answer_hits(
-    job: JobLogs, where: CommunicatorScale, known: JobKnowledge
+    job: JobLogs, where: CommunicatorScale, knowledge: JobKnowledge
 ) -> Iterator[SizeAnswer]:
     """The summary names the rules that were hit, not the sizes of the calls."""
     open_question = "nothing here says what ran"
@@ -199,7 +199,7 @@ def _answer_hits(
             f"rule of line {answer.line} answered {answer.setting or 'nothing'}, {count} times in "
             f"all; {open_question}",
         )
-        rule = next((one for one in known.file_rules or () if one.line == answer.line), None)
+        rule = next((one for one in knowledge.file_rules or () if one.line == answer.line), None)
         if rule is None:
             yield _make_answer(reason, where)
         else:

@@ -69,7 +69,7 @@ def are_several_ranks_known(job: JobLogs) -> bool:
 
 
 def find_differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
-    """What ranks were given differently, and the lines that show it."""
+    """Differences in what ranks were given, and the lines that show it."""
     for where, starts in job.starts.items():
         n_files, n_ways = len({one.sha256 for one in starts} - {""}), len({o.how for o in starts})
         if n_files > 1:
@@ -78,9 +78,9 @@ def find_differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
             yield f"some ranks of {where} have rules and others none", list(starts.values())
     for name, values in sorted(job.variables.items()):
         if len(values) > 1 and name in _SAME_ON_RANKS:
-            known = sorted(values)
-            lines = [job.find_line("variable", name=name, value=value) for value in known]
-            yield f"{name} differs: {', '.join(known)}", list(filter(None, lines))
+            different = sorted(values)
+            lines = [job.find_line("variable", name=name, value=value) for value in different]
+            yield f"{name} differs: {', '.join(different)}", list(filter(None, lines))
     using = sorted(job.names("using"))
     if len(using) > 1:
         text = f"ranks load different tuners: {', '.join(using)}"

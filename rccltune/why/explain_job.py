@@ -14,10 +14,11 @@ from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, join_lines
-from rccltune.why import knowledge, lines, remedies
+from rccltune.why import lines, remedies
 from rccltune.why.compose_report import compose_report
 from rccltune.why.job_logs import Call, JobLogs
 from rccltune.why.job_report import CommunicatorScale, JobReport, TypeAndOperation
+from rccltune.why.knowledge import JobKnowledge
 
 # How many rules a file of ours has, which may be none.
 _COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
@@ -52,7 +53,7 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
             where=", ".join(map(str, rules)),
             hint="name the one that the job had.",
         )
-    known = knowledge.JobKnowledge(next(iter(rules), None))
+    knowledge = JobKnowledge(next(iter(rules), None))
     job = JobLogs()
     facts = lines.LineReader(job)
     for path in (one for one in paths if one not in rules):
@@ -60,7 +61,7 @@ def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> 
         if paths_by_size is not None:
             _read_table(path, paths_by_size, job, collective)
     facts.finish()
-    report = compose_report(job, known)
+    report = compose_report(job, knowledge)
     if job.is_empty or not report.answers:
         raise _no_answer(paths, job)
     return report

@@ -29,7 +29,7 @@ class Fact(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a line says of a call.
+    """Content of a line on a call.
 
     Attributes:
         kind: ``ran``; ``answered`` by our plugin; ``applied`` by another reader of rules;
@@ -58,7 +58,7 @@ class Call(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a rank of a communicator takes for a call."""
+    """Setting that a rank of a communicator takes for a call."""
 
     comm: str
     rank: str
@@ -228,7 +228,7 @@ class JobLogs:
         return list(self._facts.get(kind, {}).values())
 
     def names(self, *kinds: str) -> list[str]:
-        """What lines of these kinds name, each once."""
+        """Names in lines of these kinds, each once."""
         return list(dict.fromkeys(one.words["name"] for kind in kinds for one in self.facts(kind)))
 
     def find_line(self, kind: str, **words: str) -> str | None:
@@ -251,7 +251,7 @@ class JobLogs:
 
     @cached_property
     def versions(self) -> list[str]:
-        """What libraries say of themselves, ``RCCL 2.28.3-…``."""
+        """Versions that libraries say of themselves, ``RCCL 2.28.3-…``."""
         words = (one.words for one in self.facts("version"))
         return list(dict.fromkeys(f"{one['family']} {one['version']}" for one in words))
 
@@ -280,8 +280,8 @@ class JobLogs:
     @property
     def rule_file(self) -> str | None:
         """The file whose rules our plugin read, where it was one."""
-        read = {one.path for starts in self.starts.values() for one in starts if one.path}
-        return read.pop() if len(read) == 1 else None
+        files = {one.path for starts in self.starts.values() for one in starts if one.path}
+        return files.pop() if len(files) == 1 else None
 
     @cached_property
     def rules_loaded(self) -> dict[str, int]:
@@ -303,8 +303,8 @@ class JobLogs:
         """Name of whose file that is, in words."""
         if self.table is None or self.has_embedded_table:
             return "the library's embedded table"
-        named = self.table in self.variables.get("NCCL_TUNER_CONFIG_FILE", ())
-        return self.table if named else f"the library's own file {self.table}"
+        is_users = self.table in self.variables.get("NCCL_TUNER_CONFIG_FILE", ())
+        return self.table if is_users else f"the library's own file {self.table}"
 
     @property
     def has_our_plugin(self) -> bool:

@@ -124,7 +124,7 @@ NOWHERE = CommunicatorScale(None, None)
 
 
 class Key(NamedTuple):
-    """What an answer is of: a size in bytes as a tuner sees it, of a collective at a scale."""
+    """A size in bytes as a tuner sees it, of a collective at a scale."""
 
     where: CommunicatorScale
     collective: Collective

@@ -94,14 +94,14 @@ class JobKnowledge:
             self._arch = file.arch_or_vendor
         self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
-    def find_overwrite(self, library: str | None, key: Key, asked: Setting) -> Overwrite | None:
-        """What the library sets after the tuner, or may, where something else was answered."""
+    def find_overwrite(self, library: str | None, key: Key, requested: Setting) -> Overwrite | None:
+        """What the library sets, or may set, after a tuner answered something else."""
         where, collective, nbytes = key
         if where.n_nodes is None:
             return None
         # Without the number of ranks nothing is known of anybody's share.
         scale = _scale(where) or Scale(n_nodes=where.n_nodes, n_ranks=where.n_nodes)
-        call = Rule(collective=collective, min_nbytes=nbytes, max_nbytes=nbytes, setting=asked)
+        call = Rule(collective=collective, min_nbytes=nbytes, max_nbytes=nbytes, setting=requested)
         rows = overwrites(library, collective, scale, self._arch)
         return next((row for row in rows if row.takes(call, scale, self._arch)), None)
 
@@ -152,8 +152,8 @@ class JobKnowledge:
 
 def describe_conditions(rule: Rule) -> str:
     """Conditions of a rule beside sizes and scale; empty where it has none."""
-    asked = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
-    words = [f"{name}={value}" for name, value in asked if value is not None]
+    conditions = (("numPipeOps", rule.num_pipe_ops), ("regBuff", rule.reg_buff))
+    words = [f"{name}={value}" for name, value in conditions if value is not None]
     words += [f"mode {rule.only_mode}"] if rule.only_mode is not None else []
     return " and ".join(words)
 

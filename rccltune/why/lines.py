@@ -148,9 +148,9 @@ class LineReader:
             words["value"] = words["value"].removesuffix(".")
         elif known.tells in ("rules", "without rules"):
             # A job makes thousands of communicators of one scale, each with a name of its own.
-            named = self._name_communicator(words.pop("comm"))
-            if named in self._scales or len(self._scales) < MAX_MEMBERS:
-                self._scales.setdefault(named, set()).add(_parse_scale(words))
+            key = self._name_communicator(words.pop("comm"))
+            if key in self._scales or len(self._scales) < MAX_MEMBERS:
+                self._scales.setdefault(key, set()).add(_parse_scale(words))
         elif known.tells == "scale":
             self._job.add_scale(_parse_scale(words))
         self._job.add_fact(known.tells, words, self._line)
@@ -274,8 +274,8 @@ class LineReader:
             code=words["code"],
             offered=_parse_cells(offered) if offered else None,
         )
-        chosen = None if comm.startswith("local") else answer or host
-        self._add_call(call, Choice(comm, self._rank, chosen) if chosen else None)
+        setting = None if comm.startswith("local") else answer or host
+        self._add_call(call, Choice(comm, self._rank, setting) if setting else None)
 
     def _read_summary(self, words: Words, _: str) -> None:
         numbers = {name: int(value) for name, value in words.items() if name != "comm"}

@@ -43,7 +43,7 @@ def cell_of(setting: Setting) -> Setting:
 
 
 def explain_not_selectable(
-    rule: Rule, key: Key, record: SizeRecord, job: JobLogs, known: JobKnowledge
+    rule: Rule, key: Key, record: SizeRecord, job: JobLogs, knowledge: JobKnowledge
 ) -> Reason:
     """The answer where a rule matches, and its cell is not offered.
 
@@ -52,17 +52,17 @@ def explain_not_selectable(
         key: scale, collective and size.
         record: what the files say of that size.
         job: all facts.
-        known: what other packages know.
+        knowledge: of other packages.
     """
     text = f"rule of line {rule.line} asks for {rule.setting}, which the library does not offer"
     if record.offered:
         text += f" (it offers {', '.join(sorted(map(str, record.offered)))})"
-    cause, remedy = _find_cause(rule.setting, key, job, known)
+    cause, remedy = _find_cause(rule.setting, key, job, knowledge)
     return Reason(AnswerKind.NOT_SELECTABLE, f"{text}{cause}", remedy)
 
 
 def _find_cause(
-    setting: Setting, key: Key, job: JobLogs, known: JobKnowledge
+    setting: Setting, key: Key, job: JobLogs, knowledge: JobKnowledge
 ) -> tuple[str, str | None]:
     """Cause and remedy, nearest first: the job's variables, the host, the file, the library."""
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
@@ -80,9 +80,9 @@ def _find_cause(
     is_rccl = any(version.startswith("RCCL") for version in job.versions)
     never = None
     if not is_nvidia:
-        never = known.explain_never(setting, key.collective, key.where, is_rccl=is_rccl)
+        never = knowledge.explain_never(setting, key.collective, key.where, is_rccl=is_rccl)
     if never is None:
-        is_amd = not is_nvidia and (is_rccl or known.is_amd)
+        is_amd = not is_nvidia and (is_rccl or knowledge.is_amd)
         return _find_switch(setting, job, is_amd=is_amd)
     is_tree_simple = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
     patch = "build RCCL as docs/measuring.md says, and "

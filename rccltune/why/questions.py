@@ -87,7 +87,7 @@ def _answer_rules(job: JobLogs) -> JobQuestion:
     """Answer which rule file is in force, and whether a named one was refused or cut."""
     if job.table is not None:
         return _answer_other_reader(job, job.table)
-    named = sorted(job.variables.get(_FILE, ()))
+    files = sorted(job.variables.get(_FILE, ()))
     starts = {one: line for by_start in job.starts.values() for one, line in by_start.items()}
     without_rules = next((one for one in starts if one.how != "rules"), None)
     missing, remedy = job.facts("lost"), None
@@ -99,8 +99,8 @@ def _answer_rules(job: JobLogs) -> JobQuestion:
         answer = f"{job.rule_file} is in force{_USERS}"
     elif without_rules is not None:
         answer = f"none: {without_rules.text}"
-    elif named:
-        answer = f"{_FILE}={named[0]} is set, and no line says that anybody read it"
+    elif files:
+        answer = f"{_FILE}={files[0]} is set, and no line says that anybody read it"
         shown = job.find_line("variable", name=_FILE)
     else:
         answer = "no line tells of a rule file"
@@ -109,8 +109,8 @@ def _answer_rules(job: JobLogs) -> JobQuestion:
 
 def _answer_other_reader(job: JobLogs, table: str) -> JobQuestion:
     """Answer what another reader than our plugin made of the file it took, and of one named."""
-    named = sorted(job.variables.get(_FILE, ()))
-    ignored = [one for one in named if one != table]
+    files = sorted(job.variables.get(_FILE, ()))
+    ignored = [one for one in files if one != table]
     shown, remedy = job.find_line("table") or job.find_line("loaded"), None
     whose = ", the library's own file"
     if using := job.names("using"):
@@ -128,8 +128,8 @@ def _answer_other_reader(job: JobLogs, table: str) -> JobQuestion:
         answer = f"{causes.describe_skipped_lines(job)}the other rules of {table} are in force"
         shown, remedy = job.find_line("skipped"), causes.correct_lines(job)
     else:
-        read = f", {job.rules_loaded[table]} rules" if table in job.rules_loaded else ""
-        answer = f"{table} is in force{read}{_USERS if named else whose}"
+        n_rules = f", {job.rules_loaded[table]} rules" if table in job.rules_loaded else ""
+        answer = f"{table} is in force{n_rules}{_USERS if files else whose}"
     return JobQuestion(title="rules", answer=answer, shown=shown, remedy=remedy)
 
 
@@ -147,21 +147,21 @@ def _answer_sizes(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
 
 def _answer_overwritten(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
     """Is a tuner's answer overwritten by NCCL_ALGO or NCCL_PROTO, and who set them?"""
-    added = [name for name in remedies.FORCING if name in job.added_variables]
-    forced = [name for name in remedies.FORCING if name in job.variables]
+    added_names = [name for name in remedies.FORCING if name in job.added_variables]
+    forcing = [name for name in remedies.FORCING if name in job.variables]
     overwritten = next((one for one in answers if one.kind is AnswerKind.OVERWRITTEN), None)
     answer, shown, remedy = "no variable forces a choice", None, None
-    if added:
-        setting = f"{added[0]}={job.added_variables[added[0]]}"
+    if added_names:
+        setting = f"{added_names[0]}={job.added_variables[added_names[0]]}"
         why = "; ".join(one.words["why"] for one in job.facts("simple"))
         since = f", since: {why}" if why else ""
         answer = f"{setting} shuts other choices out: {_NETWORK} set it{since}"
-        shown = job.find_line("added", name=added[0])
+        shown = job.find_line("added", name=added_names[0])
         remedy = remedies.KEEP_SIMPLE if why else None
-    elif forced:
-        values = ", ".join(f"{n}={'|'.join(sorted(job.variables[n]))}" for n in forced)
+    elif forcing:
+        values = ", ".join(f"{n}={'|'.join(sorted(job.variables[n]))}" for n in forcing)
         answer = f"{values} shuts other choices out: the job's environment sets it"
-        shown, remedy = job.find_line("variable", name=forced[0]), remedies.unset(*forced)
+        shown, remedy = job.find_line("variable", name=forcing[0]), remedies.unset(*forcing)
     elif overwritten is not None:
         answer = overwritten.text
         if overwritten.collective is not None and overwritten.min_nbytes is not None:

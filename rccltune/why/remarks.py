@@ -21,10 +21,10 @@ _STAND_IN: Final = "/simulated/topology.xml"
 
 
 def job_remarks(
-    job: JobLogs, known: JobKnowledge, answers: Sequence[SizeAnswer]
+    job: JobLogs, knowledge: JobKnowledge, answers: Sequence[SizeAnswer]
 ) -> Iterator[JobRemark]:
     """The variables, the files, the library, and what the files do not say."""
-    yield from _about_variables(job, known)
+    yield from _about_variables(job, knowledge)
     yield from _about_rules(job)
     for where, sums in sorted(job.summaries.items(), key=str)[:_MOST_TOTALS]:
         yield JobRemark(
@@ -32,16 +32,17 @@ def job_remarks(
             f"{sums['hits']:,} rule hits, {sums['misses']:,} without a rule, "
             f"{sums['not_selectable']:,} not selectable"
         )
-    yield from _about_library(job, known)
-    yield from _about_files(job, known)
+    yield from _about_library(job, knowledge)
+    yield from _about_files(job, knowledge)
     yield from _about_missing_lines(job, answers)
 
 
-def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
+def _about_variables(job: JobLogs, knowledge: JobKnowledge) -> Iterator[JobRemark]:
     for name in (*remedies.FORCING, "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"):
         for value in sorted(job.variables.get(name, ())):
             yield JobRemark(
-                text=f"{name}={value} is set in the job and {_describe_limit(name, value, known)}",
+                text=f"{name}={value} is set in the job and "
+                f"{_describe_limit(name, value, knowledge)}",
                 remedy=None if name in job.added_variables else remedies.unset(name),
             )
     for need in job.needs:
@@ -50,21 +51,23 @@ def _about_variables(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
         )
 
 
-def _describe_limit(name: str, value: str, known: JobKnowledge) -> str:
+def _describe_limit(name: str, value: str, knowledge: JobKnowledge) -> str:
     """Effect of a variable on rules, counted where there is a file."""
-    rules = known.file_rules or ()
+    rules = knowledge.file_rules or ()
     if not rules or name not in ("NCCL_ALGO", "NCCL_PROTO"):
         return "limits what rules can choose"
-    shut = [one for one in rules if not remedies.admits(name, value, one.setting, one.collective)]
-    if not shut:
+    excluded = [
+        one for one in rules if not remedies.admits(name, value, one.setting, one.collective)
+    ]
+    if not excluded:
         return f"limits what the library can choose, though none of the {len(rules)} rules"
-    words = [one.setting.algorithm if "ALGO" in name else one.setting.protocol for one in shut]
+    words = [one.setting.algorithm if "ALGO" in name else one.setting.protocol for one in excluded]
     out = ", ".join(sorted({word.value for word in words if word}))
-    return f"shuts out {len(shut)} of the {len(rules)} rules, those for {out}"
+    return f"shuts out {len(excluded)} of the {len(rules)} rules, those for {out}"
 
 
 def _about_rules(job: JobLogs) -> Iterator[JobRemark]:
-    """What a file's rules are bound to, what lines mean, and rules that can never match."""
+    """Remarks on what a file's rules are bound to, on lines, and on rules that never match."""
     bound = {(one.words["measured"], one.words["library"]) for one in job.facts("rules")}
     for measured, runs in sorted(bound - {("", "")}):
         yield JobRemark(
@@ -107,7 +110,7 @@ def _serves(rule: CommunicatorScale, where: CommunicatorScale) -> bool:
     return rule.n_nodes in (None, where.n_nodes) and rule.n_ranks in (None, where.n_ranks)
 
 
-def _about_library(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
+def _about_library(job: JobLogs, knowledge: JobKnowledge) -> Iterator[JobRemark]:
     versions = sorted(job.versions)
     if len(versions) > 1:
         yield JobRemark(
@@ -116,7 +119,7 @@ def _about_library(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
             remedy=remedies.CHECK_LIBRARY,
         )
     elif versions:
-        measured = ", ".join(known.file_libraries)
+        measured = ", ".join(knowledge.file_libraries)
         than = f"; the rules were measured with {measured}" if measured else ""
         simulated = _STAND_IN in job.variables.get("NCCL_TOPO_FILE", ())
         real = ", real; times simulated" if simulated else ""
@@ -136,16 +139,16 @@ def _about_library(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
         )
 
 
-def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
-    read = {(one.path, one.sha256) for starts in job.starts.values() for one in starts}
-    for path, sha256 in sorted(read - {("", "")}):
+def _about_files(job: JobLogs, knowledge: JobKnowledge) -> Iterator[JobRemark]:
+    files = {(one.path, one.sha256) for starts in job.starts.values() for one in starts}
+    for path, sha256 in sorted(files - {("", "")}):
         text = f"the job read {path} (sha256 {sha256[:12]}…)"
-        if known.file_sha256 in ("", sha256):
+        if knowledge.file_sha256 in ("", sha256):
             yield JobRemark(text=text)
         else:
             yield JobRemark(
-                text=f"{text}, which is another file than {known.file_name}: what is said of rules "
-                "is said of the latter",
+                text=f"{text}, which is another file than {knowledge.file_name}: what is said of "
+                "rules is said of the latter",
                 remedy=remedies.SAME_FILE,
             )
     for text in (one.words["text"] for how in ("warned", "unwritten") for one in job.facts(how)):
@@ -158,7 +161,7 @@ def _about_files(job: JobLogs, known: JobKnowledge) -> Iterator[JobRemark]:
 
 
 def _about_missing_lines(job: JobLogs, answers: Sequence[SizeAnswer]) -> Iterator[JobRemark]:
-    """What the files do not say, and how to be told."""
+    """Remarks on what the files do not say, and how to be told."""
     kinds = {answer.kind for answer in answers}
     unknown = AnswerKind.UNKNOWN in kinds
     for text in sorted(job.unread_tables):

@@ -66,13 +66,14 @@ def lift(limits: Iterable[tuple[str, str]], library: str | None) -> str:
         limits: names and values.
         library: what the job loads, None where that is not known.
     """
-    taken = unset(*dict(limits))
+    unset_all = unset(*dict(limits))
     release = release_of(library)
     if release is not None and release.limits_by_name:
-        return f"{taken}, or name the one collective that it is meant for: NCCL_ALGO=allreduce:tree"
+        one = "name the one collective that it is meant for: NCCL_ALGO=allreduce:tree"
+        return f"{unset_all}, or {one}"
     return (
-        f"{taken} (what stands there is for every collective), and give what is meant for one of "
-        'them to the plugin as a rule: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)" '
+        f"{unset_all} (what stands there is for every collective), and give what is meant for one "
+        'of them to the plugin as a rule: export NCCL_TUNER_PLUGIN="$(rccltune plugin --path)" '
         "NCCL_TUNER_CONFIG_FILE=/path/rules.csv"
     )
 
