@@ -8,13 +8,13 @@ not taken apart: their sizes then stand twice in one table, which is refused.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import log
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from rccltune.logs import table_rows
+from rccltune.logs.benchmark_job import BenchmarkJob, parse_numbers, parse_rank
 from rccltune.logs.commands import Commands
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.forced_variables import TUNER
@@ -28,14 +28,9 @@ from rccltune.logs.library_log import (
 )
 from rccltune.logs.timings import fill_run
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import Setting, Vendor
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective, Placement
+from rccltune.model.settings import Vendor
+from rccltune.model.vocabulary import DTYPE_BYTES, Placement
 
-_RANK: Final = re.compile(
-    r"Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)"
-    r"\s+\[([^\]]*)\]\s*(.*)"
-)
-_NUMBERS: Final = re.compile(r"(nThread|nGpus|minBytes|maxBytes|step:|graph:)\s*(\d+)(\(\w+\))?")
 _TEST: Final = re.compile(r"Collective test (starting|concluded):\s*(\S+)")
 _FAILURE: Final = re.compile(
     r"Test (?:NCCL |CUDA |HIP )?failure|Test timeout|\[ERROR\]|Invalid number of GPUs"
@@ -50,9 +45,6 @@ _REDUCED: Final = re.compile(r"Reducing maxBytes to (\d{1,19})")
 # Of a section of somebody's script or page.
 _HEADING: Final = re.compile(r"\s*(?:#{2,}\s*\w|={3,}.*\w)")
 _ELIDED: Final = re.compile(r"\W*(?:\.\.\.|…|\[?snip)")
-_COMM: Final = re.compile(rb" rank (\d{1,9}) n[rR]anks (\d{1,9}) (?:.*?commId (0x[0-9a-f]+))?")
-# "comm 0x1 rank 0 nRanks 2 nNodes 2 …" and "comm:0x1, nRanks:4, nNodes:1, coll channels:8 …".
-_SCALE: Final = re.compile(rb" nRanks[ :](\d{1,9}),? nNodes[ :](\d{1,9})")
 _CHOICE: Final = re.compile(
     rb"NCCL INFO (\w+): (?:opCount \w+ )?(\d{1,19}) Bytes -> Algo(?:rithm)? (\w+) "
     rb"proto(?:col)? (\w+)(?: .*?channel\{Lo\.\.Hi\}=\{(\d{1,6})\.\.(\d{1,6})\})?"
@@ -62,127 +54,7 @@ _OUR_RULES: Final = re.compile(rb"rccltune: comm=\S+ .*? rules=[1-9]\d* .*?file=
 # Bounds on what noise alone may pile up.
 _MAX_BAD_ROWS: Final = 64
 _MAX_CHOICES: Final = 65536
-_MAX_COMMS: Final = 4096
 _MAX_VARIABLES: Final = 512
-
-
-class RankLine(NamedTuple):
-    """One line of the rank list."""
-
-    group: int
-    rank: int
-    host: str
-    device: str
-    product: str
-    line: int
-
-
-@dataclass(slots=True)
-class BenchmarkJob:
-    """Facts about one start of a benchmark, gathered line by line.
-
-    Attributes:
-        numbers: those of the line ``# nThread …``.
-        n_ranks: by the command that started it; a rank list says it better.
-        is_alone: no launcher started it.
-        is_cut: somebody left lines of the rank list out.
-        variables: by the library's log; its tuner as well.
-        has_table: a table began.
-    """
-
-    line: int
-    collective: Collective | None = None
-    collective_line: int = 0
-    numbers: dict[str, int] = field(default_factory=dict)
-    ranks: dict[tuple[int, int], RankLine] = field(default_factory=dict)
-    is_cut: bool = False
-    version: str | None = None
-    simulated: bool = False
-    n_ranks: int | None = None
-    is_alone: bool = False
-    variables: dict[str, str] = field(default_factory=dict)
-    executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
-    communicators: dict[str, dict[int, bytes]] = field(default_factory=dict)
-    sizes: set[int] = field(default_factory=set)
-    scales: set[tuple[int, int]] = field(default_factory=set)
-    has_table: bool = False
-
-    def facts(self) -> LogFacts:
-        """The facts that samples need, once the file was read."""
-        numbers = self.numbers
-        ranks = sorted(self.ranks.values())
-        n_ranks, nodes = self._scale_by_list(ranks)
-        if n_ranks is None:
-            n_ranks, n_nodes = self._scale_by_messages()
-            nodes = {"n_nodes": n_nodes}
-        if n_ranks is None:
-            n_ranks = self.n_ranks
-            nodes = {"n_nodes": 1 if self.is_alone else None}
-        products = sorted({each.product for each in ranks if each.product})
-        return LogFacts(
-            line=self.line,
-            field_lines=(
-                ("n_ranks", ranks[-1].line if ranks else self.line),
-                ("collective", self.collective_line or self.line),
-            ),
-            collective=self.collective,
-            n_ranks=n_ranks,
-            **nodes,
-            graph=numbers["graph:"] > 0 if "graph:" in numbers else None,
-            product=" + ".join(products) or None,
-            hosts=tuple(dict.fromkeys(each.host for each in ranks)),
-            devices=tuple(f"{each.host} {each.device}" for each in ranks),
-            ranks_per_process=numbers.get("nThread", 0) * numbers.get("nGpus", 0) or None,
-            simulated=self.simulated,
-        )
-
-    def _scale_by_list(self, ranks: list[RankLine]) -> tuple[int | None, dict[str, Any]]:
-        """Ranks of one group and their nodes, by the rank list; of one that was cut the least."""
-        if not ranks:
-            return None, {}
-        first = [each for each in ranks if each.group == ranks[0].group]
-        hosts = len({each.host for each in first})
-        n_all = 1 + max(each.rank for each in ranks)
-        if self.is_cut or len({each.rank for each in ranks}) < n_all:
-            return n_all, {"least_nodes": hosts}
-        # NCCL_TESTS_SPLIT makes communicators of equal size.
-        sizes = set(Counter(each.group for each in ranks).values())
-        return (len(first), {"n_nodes": hosts}) if len(sizes) == 1 else (None, {})
-
-    def _scale_by_messages(self) -> tuple[int | None, int | None]:
-        """Ranks and nodes by the library's messages; None where communicators disagree."""
-        if len(self.scales) == 1 and self.sizes <= {size for size, _ in self.scales}:
-            return next(iter(self.scales))
-        if len(self.sizes) != 1:
-            return None, None
-        size = next(iter(self.sizes))
-        whole = [hosts for hosts in self.communicators.values() if len(hosts) == size]
-        nodes = {len(set(hosts.values())) for hosts in whole}
-        return size, nodes.pop() if len(nodes) == 1 else None
-
-
-def parse_rank(body: str, line: int) -> RankLine | None:
-    """One line of the rank list, None where it is none."""
-    match = _RANK.match(body)
-    if match is None:
-        return None
-    rank, group, host, device, bus, product = match.groups()
-    return RankLine(int(group or 0), int(rank), host, f"{device} [{bus}]", product.strip(), line)
-
-
-def find_buses(log_text: bytes) -> dict[int, str]:
-    """Bus address of each rank's device, as the rank list of a log has it."""
-    matches = (match.groups() for match in _RANK.finditer(log_text.decode("utf-8", "replace")))
-    return {int(rank): bus for rank, _, _, _, bus, _ in matches}
-
-
-# Each job's first rank names its device; a job that reads on in cycles names it once.
-_FIRST_RANK: Final = re.compile(rb"^#\s+Rank\s+0\s+(?:Group|Pid)\b", re.MULTILINE)
-
-
-def count_benchmarks(log_text: bytes) -> int:
-    """Number of benchmarks that wrote into one log: more than one where ranks did not meet."""
-    return len(_FIRST_RANK.findall(log_text))
 
 
 @dataclass(slots=True, eq=False)
@@ -252,20 +124,20 @@ class TextReader:
             if take is not None and take(number, raw):
                 continue
             if (match := noise(raw)) is not None:
-                self._message(raw, match[1] or b"")
+                self._read_message(raw, match[1] or b"")
                 continue
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             if text.endswith("\\") and not text.endswith("\\\\"):
                 joined += text[:-1] + " "
                 continue
-            self._line(number, joined + text, raw)
+            self._read_line(number, joined + text, raw)
             joined = ""
             take = self._table.rows.take_usual if self._table is not None else None
         if joined:
-            self._line(0, joined, b"")
-        return [self._finish(table) for table in self.tables if len(table.rows)]
+            self._read_line(0, joined, b"")
+        return [self._finish_table(table) for table in self.tables if len(table.rows)]
 
-    def _finish(self, table: RowTable) -> LogRun:
+    def _finish_table(self, table: RowTable) -> LogRun:
         run, job = table.run, table.job
         commands = self._commands
         library = f"{self.family} {self.library}" if self.family and self.library else None
@@ -314,24 +186,24 @@ class TextReader:
 
     # --- lines ------------------------------------------------------------------------------------
 
-    def _line(self, number: int, text: str, raw: bytes) -> None:
+    def _read_line(self, number: int, text: str, raw: bytes) -> None:
         message = MESSAGE.search(text) if "NCCL" in text else None
         body = text if message is None else text[: message.start()]
         if message is not None:
-            self._message(text[message.start() :].encode("utf-8", "replace"), b"")
+            self._read_message(text[message.start() :].encode("utf-8", "replace"), b"")
         if not body.strip():
             return
         self.first_line = self.first_line or (number, text.strip()[:160])
         if body[:1].isdigit() or body.lstrip()[:1].isdigit():
             words = body.split()
-            if message is None and self._row(number, words, raw):
+            if message is None and self._read_row(number, words, raw):
                 return
             if table_rows.ROW_LIKE.match(body) is not None:
                 self._note_bad_row(number, text)
                 return
-        self._words(number, body)
+        self._read_words(number, body)
 
-    def _row(self, number: int, words: list[str], raw: bytes) -> bool:
+    def _read_row(self, number: int, words: list[str], raw: bytes) -> bool:
         if self._table is None:
             layout = self._layout
             if layout is None and table_rows.ROW_LIKE.match(" ".join(words)) is not None:
@@ -341,11 +213,11 @@ class TextReader:
             table = self._new_table(number, layout)
             if not table.rows.take(number, raw):
                 return False
-            self._open(table)
+            self._open_table(table)
             return True
         return self._table.rows.take(number, raw)
 
-    def _words(self, number: int, body: str) -> None:
+    def _read_words(self, number: int, body: str) -> None:
         text = body.lstrip("# \t>|*$")
         if _HEADING.match(body) is not None:
             self._end_table()
@@ -355,17 +227,17 @@ class TextReader:
             job.ranks[rank.group, rank.rank] = rank
         elif text.startswith("nThread"):
             job = self._job_above_table(number, has=bool(self._job.numbers))
-            job.numbers = _parse_numbers(text)
+            job.numbers = parse_numbers(text)
         elif (test := _TEST.match(text)) is not None:
             self._name_collective(number, test[1], test[2])
         elif "algbw" in text or "busbw" in text:
-            self._header(number, text)
+            self._read_header(number, text)
         elif above := table_rows.find_placements(text):
             self._above = above
         elif _ELIDED.match(body) is not None:
             self._job.is_cut = self._job.is_cut or bool(self._job.ranks and not self._job.has_table)
-        elif not self._summary(number, text):
-            self._other(number, body, text)
+        elif not self._read_summary(number, text):
+            self._read_other(number, body, text)
 
     def _name_collective(self, number: int, when: str, name: str) -> None:
         collective = parse_logged_collective(name)
@@ -379,7 +251,7 @@ class TextReader:
             job.collective = job.collective or collective
             job.collective_line = job.collective_line or number
 
-    def _summary(self, number: int, text: str) -> bool:
+    def _read_summary(self, number: int, text: str) -> bool:
         """Take a line of the summary; False where it is none."""
         if (match := _AVERAGE.match(text)) is not None:
             if self._table is not None and len(self._table.rows):
@@ -396,7 +268,7 @@ class TextReader:
             return False
         return True
 
-    def _other(self, number: int, body: str, text: str) -> None:
+    def _read_other(self, number: int, body: str, text: str) -> None:
         if _FAILURE.search(text) is not None:
             self.failures.append((number, text.strip()[:200]))
             if self._table is not None and not len(self._table.rows):
@@ -414,7 +286,7 @@ class TextReader:
         elif "SIMULATED" in text:
             self._job.simulated = True
         else:
-            self._command(number, body)
+            self._read_command(number, body)
 
     def _note_library(self, number: int, version: str | None, family: str | None) -> None:
         if version is None:
@@ -424,11 +296,11 @@ class TextReader:
         if family is not None:
             self.vendor = Vendor.AMD if family == "RCCL" else Vendor.NVIDIA
 
-    def _command(self, number: int, body: str) -> None:
+    def _read_command(self, number: int, body: str) -> None:
         """Take somebody's command or any other text; another environment ends a table."""
         before = self._commands.variables
         if body.lstrip().startswith("rccltune: "):
-            self._message(body.encode("utf-8", "replace"), b"")
+            self._read_message(body.encode("utf-8", "replace"), b"")
         else:
             self._commands.read_line(number, body)
         if self._commands.variables != before:
@@ -445,7 +317,7 @@ class TextReader:
         self.start_line = self._job.line
         return self._job
 
-    def _header(self, number: int, text: str) -> None:
+    def _read_header(self, number: int, text: str) -> None:
         try:
             layout = table_rows.parse_header(text, self._above)
         except ValueError as error:
@@ -461,7 +333,7 @@ class TextReader:
             # Nothing is known about it; above all not that it is like the one before.
             self._job = BenchmarkJob(line=number)
         self.headers.append(number)
-        self._open(self._new_table(number, layout))
+        self._open_table(self._new_table(number, layout))
 
     def _new_table(self, number: int, layout: table_rows.Layout) -> RowTable:
         job, commands = self._job, self._commands
@@ -469,7 +341,7 @@ class TextReader:
         run = LogRun(facts=LogFacts(line=number))
         return RowTable(job, run, layout, table_rows.TableRows(layout), commands.variables, number)
 
-    def _open(self, table: RowTable) -> None:
+    def _open_table(self, table: RowTable) -> None:
         job, commands = self._job, self._commands
         if not job.has_table:
             job.collective = job.collective or commands.collective
@@ -489,13 +361,13 @@ class TextReader:
 
     # --- the library's messages -------------------------------------------------------------------
 
-    def _message(self, raw: bytes, host: bytes) -> None:
+    def _read_message(self, raw: bytes, host: bytes) -> None:
         """Take what one message of the library's log tells."""
         job = self._job
         if b" -> Algo" in raw:
-            self._choice(raw)
+            self._note_choice(raw)
         elif b" nranks " in raw or b" nRanks" in raw:
-            _note_communicator(job, raw, host)
+            job.note_communicator(raw, host)
         elif b" set " in raw and (match := _SET.search(raw)) is not None:
             name, value = (each.decode("ascii", "replace") for each in match.groups())
             self._note_variable(
@@ -519,7 +391,7 @@ class TextReader:
         if name in known or len(known) < _MAX_VARIABLES:
             known[name] = value[:256]
 
-    def _choice(self, raw: bytes) -> None:
+    def _note_choice(self, raw: bytes) -> None:
         match = _CHOICE.search(raw)
         executed = self._job.executed
         if match is None or len(executed) >= _MAX_CHOICES:
@@ -534,30 +406,6 @@ class TextReader:
         channels = int(words[5]) - int(words[4]) + 1 if words[5] else 0
         setting = replace(ran, channels=channels if channels > 0 else None)
         executed.setdefault((collective, int(words[1])), set()).add(setting)
-
-
-def _note_communicator(job: BenchmarkJob, message: bytes, host: bytes) -> None:
-    """Take a message that tells the ranks of a communicator, or its ranks and nodes."""
-    scale = _SCALE.search(message)
-    if scale is not None:
-        job.scales.add((int(scale[1]), int(scale[2])))
-    match = _COMM.search(message)
-    if match is None:
-        return
-    rank, size, comm = match.groups()
-    job.sizes.add(int(size))
-    name = comm.decode("ascii") if comm else ""
-    if name and (name in job.communicators or len(job.communicators) < _MAX_COMMS):
-        job.communicators.setdefault(name, {})[int(rank)] = host
-
-
-def _parse_numbers(body: str) -> dict[str, int]:
-    """Numbers of the ``# nThread …`` line; ``step:`` is negative where it is added."""
-    numbers: dict[str, int] = {}
-    for name, digits, kind in _NUMBERS.findall(body):
-        value = int(digits[:20])
-        numbers[name] = -value if name == "step:" and kind == "(bytes)" else value
-    return numbers
 
 
 def _find_linked_library(text: str) -> str | None:

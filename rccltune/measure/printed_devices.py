@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune.logs import text_log
+from rccltune.logs import benchmark_job
 from rccltune.machine.system import Gpu
 
 _ADDRESS: Final = re.compile(
@@ -29,7 +29,7 @@ def misplaced(log: Path, gpus: Sequence[Gpu]) -> str | None:
         return None
     printed = {
         rank: match.groups()
-        for rank, bus in text_log.find_buses(log.read_bytes()).items()
+        for rank, bus in benchmark_job.find_buses(log.read_bytes()).items()
         if (match := _ADDRESS.fullmatch(bus)) is not None
     }
     numbered = any(part not in (None, "0") for *_, part in printed.values())

@@ -21,8 +21,8 @@ from rccltune.launch import launch_processes, process, variables
 from rccltune.launch.process import LaunchCommand, LaunchEnd
 from rccltune.launch.variables import LaunchEnvironment
 from rccltune.logs import parsed_log
+from rccltune.logs.benchmark_job import count_benchmarks
 from rccltune.logs.messages import is_memory_fault, meaning_of, was_killed
-from rccltune.logs.text_log import count_benchmarks
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import LaunchError, RccltuneError
