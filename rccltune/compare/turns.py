@@ -38,7 +38,7 @@ from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.ranks import plan, rows, runs
-from rccltune.ranks.exclusion import MOST_KILLED, is_borne, wrong_rows
+from rccltune.ranks.exclusion import MOST_KILLED, is_tried_again, wrong_rows
 from rccltune.ranks.plan import GRAPH, CollectiveCall, Label, Step
 from rccltune.ranks.runs import EndFile, Run
 
@@ -596,7 +596,7 @@ class OngoingComparison:
         for one in self.failed():
             if one.letter == letter and one.cell is not None and one.end.failure is not None:
                 found.setdefault(one.cell, []).append(one.end.failure)
-        return {cell for cell, failures in found.items() if not is_borne(failures)}
+        return {cell for cell, failures in found.items() if not is_tried_again(failures)}
 
     def _gave_up(self) -> bool:
         return any(len(self.failed_cells(one.letter)) >= _MOST_FAILED for one in self.sides)

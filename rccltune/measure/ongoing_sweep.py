@@ -90,7 +90,7 @@ class OngoingSweep:
 
     def aside(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
-        return exclusion.excluded(self.runs, self.table()) if self.runs else ()
+        return exclusion.find_excluded(self.runs, self.table()) if self.runs else ()
 
     def failed_rules(self, rules: str) -> tuple[Quarantine, ...]:
         """Collectives with which the rules of a file hung or crashed.
@@ -98,7 +98,7 @@ class OngoingSweep:
         Args:
             rules: digest of the file.
         """
-        return exclusion.excluded(self.runs, rules=rules)
+        return exclusion.find_excluded(self.runs, rules=rules)
 
     def left(self, unit: RunPlan) -> dict[Label, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""

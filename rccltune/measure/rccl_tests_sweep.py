@@ -117,7 +117,7 @@ class PreparedRcclTests:
     @property
     def excluded(self) -> tuple[Quarantine, ...]:
         """Settings that are measured no more."""
-        return exclusion.excluded(self.runs)
+        return exclusion.find_excluded(self.runs)
 
     @property
     def seconds(self) -> list[float]:

@@ -8,7 +8,7 @@ where memory is short, and that is borne twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from rccltune.model.failure import Failure, Quarantine
 from rccltune.model.settings import Role, Setting
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 # After so many a setting takes too much memory, or what kills it will go on.
 MOST_KILLED: Final = 3
 
-_Name: TypeAlias = tuple[Collective, Setting]
 
-
-def is_borne(failures: Sequence[Failure]) -> bool:
+def is_tried_again(failures: Sequence[Failure]) -> bool:
     """Whether what failed so is tried again: it was killed, and not too often.
 
     Args:
@@ -34,70 +32,72 @@ def is_borne(failures: Sequence[Failure]) -> bool:
     return len(failures) < MOST_KILLED and all(one is Failure.KILLED for one in failures)
 
 
-def excluded(
-    measured: Iterable[Run], table: pd.DataFrame | None = None, *, rules: str = ""
+def find_excluded(
+    runs: Iterable[Run], table: pd.DataFrame | None = None, *, rules: str = ""
 ) -> tuple[Quarantine, ...]:
     """Settings that are measured no more.
 
     Args:
-        measured: all runs of a session.
+        runs: all runs of a session.
         table: their rows (:mod:`rccltune.ranks.rows`), of which wrong results are looked at;
             None looks at how runs ended alone.
         rules: digest of a rule file whose rules are looked at instead of settings.
     """
-    by_number = {run.number: run for run in measured}
-    found: dict[_Name, list[tuple[Run, Failure]]] = {}
+    by_number = {run.number: run for run in runs}
+    failures: dict[tuple[Collective, Setting], list[tuple[Run, Failure]]] = {}
     for run in by_number.values():
         end = run.ended
         if end is None or end.failure is None or end.rules != rules:
             continue
         if end.setting is not None and end.collective is not None:
-            found.setdefault((end.collective, end.setting), []).append((run, end.failure))
-    found = {
-        name: those for name, those in found.items() if not is_borne([how for _, how in those])
+            failures.setdefault((end.collective, end.setting), []).append((run, end.failure))
+    failures = {
+        name: pairs
+        for name, pairs in failures.items()
+        if not is_tried_again([failure for _, failure in pairs])
     }
     if table is not None:
-        spoiled = wrong_rows(table)
-        columns = [spoiled[name] for name in ("collective", "setting", "run")]
+        wrong = wrong_rows(table)
+        columns = [wrong[name] for name in ("collective", "setting", "run")]
         for collective, word, number in dict.fromkeys(zip(*columns, strict=True)):
             setting = Setting.parse(word)
             if setting.role is Role.FORCED:
                 name = (Collective(collective), setting)
-                found.setdefault(name, []).append((by_number[number], Failure.WRONG))
+                failures.setdefault(name, []).append((by_number[number], Failure.WRONG))
     return tuple(
         Quarantine(
             collective=collective,
             setting=setting,
-            scale=those[0][0].scale,
-            rank_placement=those[0][0].file.rank_placement,
-            launches=tuple(run.name for run, _ in those),
-            failures=tuple(failure for _, failure in those),
+            scale=pairs[0][0].scale,
+            rank_placement=pairs[0][0].file.rank_placement,
+            launches=tuple(run.name for run, _ in pairs),
+            failures=tuple(failure for _, failure in pairs),
         )
-        for (collective, setting), those in found.items()
+        for (collective, setting), pairs in failures.items()
     )
 
 
 def wrong_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows whose results were wrong; what a probe of the order of adding counts is none of them."""
-    found: pd.DataFrame = table[(table["wrong"] > 0) & (table["step"] != plan.ORDER)]
-    return found
+    wrong: pd.DataFrame = table[(table["wrong"] > 0) & (table["step"] != plan.ORDER)]
+    return wrong
 
 
-def why_unusable(samples: pd.DataFrame, out: Iterable[Quarantine]) -> pd.Series:
+def find_reasons(samples: pd.DataFrame, excluded: Iterable[Quarantine]) -> pd.Series:
     """Why each time must not be used; empty where it may.
 
     Args:
         samples: a table of samples (:mod:`rccltune.session.sample_table`), with what its source
             itself says against a time in ``unusable``.
-        out: settings that are excluded.
+        excluded: settings that are measured no more.
     """
     import pandas as pd
 
-    names = {(one.collective.value, str(one.setting)) for one in out}
-    own = zip(samples["collective"], samples["setting"], strict=True)
-    is_out = pd.Series([name in names for name in own], index=samples.index, dtype=bool)
+    names = {(one.collective.value, str(one.setting)) for one in excluded}
+    pairs = zip(samples["collective"], samples["setting"], strict=True)
+    is_excluded = pd.Series([pair in names for pair in pairs], index=samples.index, dtype=bool)
     reasons = samples["unusable"].astype(object)
     is_wrong = (samples["wrong"] > 0).fillna(value=False) | (reasons == UnusableReason.WRONG.value)
-    reasons = reasons.mask(is_out, UnusableReason.QUARANTINED.value)
-    found: pd.Series = reasons.mask(is_wrong.astype(bool), UnusableReason.WRONG.value)
-    return found
+    reasons = reasons.mask(is_excluded, UnusableReason.QUARANTINED.value)
+    final: pd.Series = reasons.mask(is_wrong.astype(bool), UnusableReason.WRONG.value)
+    return final

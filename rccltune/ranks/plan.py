@@ -177,19 +177,21 @@ def plan_text(communicators: Communicators) -> str:
     Args:
         communicators: steps of each, in their order.
     """
-    largest = max((step.call.nbytes for own in communicators.values() for step in own), default=1)
+    largest = max(
+        (step.call.nbytes for steps in communicators.values() for step in steps), default=1
+    )
     return "\n".join([first_line(largest), *plan_lines(communicators)]) + "\n"
 
 
 def plan_lines(communicators: Communicators) -> Iterator[str]:
     """Lines that make communicators, in their order."""
-    said: Setting = BASELINE
+    answer: Setting = BASELINE
     for label, steps in communicators.items():
         yield f"{COMMUNICATOR} {label}"
         for step in steps:
-            if step.setting != said and step.setting.role is not Role.BASELINE:
+            if step.setting != answer and step.setting.role is not Role.BASELINE:
                 yield f"{ANSWER} {answer_of(step.setting)}"
-            said = step.setting
+            answer = step.setting
             yield step.line
 
 
@@ -221,7 +223,7 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
     Raises:
         OutputError: a line that is none of ours, with its place.
     """
-    found: list[PlacedStep] = []
+    steps: list[PlacedStep] = []
     communicator, label, setting = -1, Label("", 0), BASELINE
     lines = text.splitlines()
     if not lines or not lines[0].startswith(f"{FIRST_WORDS} "):
@@ -231,21 +233,21 @@ def read_plan(text: str, where: str) -> tuple[PlacedStep, ...]:
         try:
             if kind == COMMUNICATOR:
                 communicator, label = communicator + 1, Label.parse(*words)
-                found.append(PlacedStep(number, communicator, label, None))
+                steps.append(PlacedStep(number, communicator, label, None))
             elif kind == ANSWER:
                 setting = IDLE if words == ["nothing"] else Setting.parse(*words)
             elif line and not line.startswith("#"):
-                found.append(PlacedStep(number, communicator, label, _step(line, setting)))
+                steps.append(PlacedStep(number, communicator, label, _parse_step(line, setting)))
         except (ValueError, TypeError) as error:
             raise OutputError(
                 f"'{line[:80]}' is no step of a plan", where=f"{where}:{number}", hint=ANEW
             ) from error
-    return tuple(found)
+    return tuple(steps)
 
 
 # Communicators repeat their steps, and a session is read several times.
 @lru_cache(maxsize=1 << 14)
-def _step(line: str, setting: Setting) -> Step:
+def _parse_step(line: str, setting: Setting) -> Step:
     kind, collective, dtype, op, placement, nbytes, *rest = line.split(" ")
     call = CollectiveCall(Collective(collective), dtype, op, Placement(placement), int(nbytes))
     if kind == MEASURE:

@@ -13,7 +13,7 @@ dtype, op          rccl-tests' words
 placement          out or in
 asked_nbytes       bytes as planned
 nbytes             bytes as called
-timing              loop, graph, one-root or registered of a measure, loop or graph of an order
+timing             loop, graph, one-root or registered of a measure, loop or graph of an order
 setting            what was asked for: ``ring/ll``, ``idle`` (the plugin answers nothing),
                    ``baseline`` (no plugin)
 purpose            what its communicator is for: first, second, asked or site of a sweep,
@@ -53,115 +53,97 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.errors import OutputError
 from rccltune.model.settings import RULES, Role, Setting
 from rccltune.model.vocabulary import UnusableReason
-from rccltune.ranks import plan, runs
+from rccltune.ranks import plan
 from rccltune.ranks.plan import PlacedStep
-from rccltune.ranks.runs import Run, unreadable_row
+from rccltune.ranks.runs import COLUMNS, Run, unreadable_row
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NUMBERS: Final = ("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes")
-_NAMES: Final = runs.COLUMNS.split(",")
+_COUNTS: Final = ("line", "communicator", "nbytes", "calls", "made", "asked", "told_bytes")
+_NUMBERS: Final = (*_COUNTS, "time_us", "checked", "wrong", "trees")
+_NAMES: Final = COLUMNS.split(",")
 # What all ranks must agree on: a library that answers them differently hangs or computes rubbish.
-_ALIKE: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer")
+_COMMON: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer")
 NOTHING_SAID: Final = ("", "?")
+_COLUMNS: Final = (
+    *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
+    *("asked_nbytes", "nbytes", "timing", "setting", "purpose", "number", "rules"),
+    *("calls", "time_us", "slowest_us", "made", "asked", "library", "answer", "registered"),
+    *("selectable", "ran", "checked", "wrong", "trees", "tree", "signature", "bits", "first_end"),
+    *("note", "unusable"),
+)
 
 
 def rows_of_runs(
-    measured: Iterable[Run], kept: dict[int, pd.DataFrame] | None = None
+    runs: Iterable[Run], tables: dict[int, pd.DataFrame] | None = None
 ) -> pd.DataFrame:
     """Rows of runs, with what stands against their times; see this module for the columns.
 
     Args:
-        measured: runs; those in which a configuration file chose are left out.
-        kept: rows of runs that were read before, by number; filled with those of the others.
+        runs: those in which a configuration file chose are left out.
+        tables: rows of runs that were read before, by number; filled with those of the others.
 
     Raises:
         OutputError: a row that cannot be read, or ranks that were told or answered differently.
     """
     import pandas as pd
 
-    known = {} if kept is None else kept
+    tables = {} if tables is None else tables
     parts = []
-    for run in measured:
+    for run in runs:
         if run.n_done and not run.hidden_choices:
             # A run under way grows.
-            if len(known.get(run.number, ())) != run.n_done:
-                known[run.number] = _rows(run)
-            parts.append(known[run.number])
-    # What no run has yet is a table without rows, of the same kinds of columns.
-    found: pd.DataFrame = pd.concat([*parts, _nothing()], ignore_index=True)
-    ran = executed_settings(found)
-    found["unusable"] = _reasons(found, ran)
-    found["ran"] = [ran.get(key, "") for key in _keys(found)]
-    ordered: pd.DataFrame = found[list(_COLUMNS)]
+            if len(tables.get(run.number, ())) != run.n_done:
+                tables[run.number] = _read_rows(run)
+            parts.append(tables[run.number])
+    table: pd.DataFrame = pd.concat([*parts, _empty_table()], ignore_index=True)
+    settings = _executed_settings(table)
+    table["unusable"] = _find_reasons(table, settings)
+    table["ran"] = [settings.get(key, "") for key in _keys(table)]
+    ordered: pd.DataFrame = table[list(_COLUMNS)]
     return ordered
 
 
-def _nothing() -> pd.DataFrame:
+def _empty_table() -> pd.DataFrame:
+    """A table without rows, with the kinds of columns that all have."""
     import pandas as pd
 
     whole = ("run", "line", "communicator", "number", "asked_nbytes", "nbytes", "calls")
     other = ("time_us", "slowest_us", "made", "asked", "checked", "wrong", "trees", "first_end")
     kinds = {**dict.fromkeys(whole, "int64"), **dict.fromkeys(other, "float64")}
-    made: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
-    return made
+    table: pd.DataFrame = pd.DataFrame({name: [] for name in _COLUMNS}).astype(kinds)
+    return table
 
 
-_COLUMNS: Final = (
-    *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
-    *("asked_nbytes", "nbytes", "timing", "setting", "purpose", "number", "rules"),
-    *("calls", "time_us"),
-    *("slowest_us", "made", "asked", "library", "answer", "registered", "selectable", "ran"),
-    *(
-        "checked",
-        "wrong",
-        "trees",
-        "tree",
-        "signature",
-        "bits",
-        "first_end",
-        "note",
-        "unusable",
-    ),
-)
-
-
-def _rows(run: Run) -> pd.DataFrame:
+def _read_rows(run: Run) -> pd.DataFrame:
     """Rows of a run that every rank has, ranks joined."""
     import pandas as pd
 
-    n_done = run.n_done
-    ranks = [rows[:n_done] for rows in run.ranks]
-    raw = _parsed(run, ranks)
+    raw = _parse_rows(run)
     # One rank tells what the library said.
     raw["ran"] = raw["ran"].where(~raw["ran"].isin(NOTHING_SAID))
     by_line = raw.groupby("line", sort=False)
-    found = by_line.first().drop(columns="rank").reset_index()
-    if list(found["line"]) != [one.line for one in run.steps[:n_done]]:
-        raise _out_of_order(run, ranks)
-    for column in _ALIKE:
-        if len(raw[["line", column]].drop_duplicates()) > n_done:
-            raise _differing(run, raw, column)
-    found["ran"] = found["ran"].fillna("")
+    table = by_line.first().reset_index()
+    table["ran"] = table["ran"].fillna("")
     times = by_line["time_us"]
-    found["time_us"] = times.mean().where(times.count() == len(ranks)).to_numpy()
-    found["slowest_us"] = times.max().to_numpy()
+    table["time_us"] = times.mean().where(times.count() == len(run.ranks)).to_numpy()
+    table["slowest_us"] = times.max().to_numpy()
     for column in ("checked", "wrong"):
-        found[column] = by_line[column].sum(min_count=1).to_numpy()
-    steps = pd.DataFrame([_described(one) for one in run.steps[:n_done]])
-    found = found.drop(columns=["step", "communicator"]).merge(steps, on="line")
+        table[column] = by_line[column].sum(min_count=1).to_numpy()
+    steps = pd.DataFrame([_describe_step(one) for one in run.steps[: run.n_done]])
+    table = table.drop(columns=["step", "communicator"]).merge(steps, on="line")
     ends = {line: _end_of(words[0]) for line, words in run.remarks.orders}
-    found["first_end"] = found["line"].map(ends).astype(float)
-    found["run"], found["process"] = run.number, run.file.process
-    joined: pd.DataFrame = found
+    table["first_end"] = table["line"].map(ends).astype(float)
+    table["run"], table["process"] = run.number, run.file.process
+    joined: pd.DataFrame = table
     return joined
 
 
@@ -171,7 +153,7 @@ def _end_of(word: str) -> float:
     return float(end) if end.isdigit() else 0.0
 
 
-def _described(one: PlacedStep) -> dict[str, Any]:
+def _describe_step(one: PlacedStep) -> dict[str, Any]:
     step = one.step
     where = {
         "line": one.line,
@@ -181,10 +163,8 @@ def _described(one: PlacedStep) -> dict[str, Any]:
         "rules": one.label.rules,
     }
     if step is None:
-        known: dict[str, Any] = dict.fromkeys(
-            ("collective", "dtype", "op", "placement", "timing", "setting"), ""
-        )
-        return {**known, **where, "step": plan.COMMUNICATOR, "asked_nbytes": 0}
+        none = dict.fromkeys(("collective", "dtype", "op", "placement", "timing", "setting"), "")
+        return {**none, **where, "step": plan.COMMUNICATOR, "asked_nbytes": 0}
     return {
         **where,
         "step": step.kind,
@@ -198,148 +178,126 @@ def _described(one: PlacedStep) -> dict[str, Any]:
     }
 
 
-def _parsed(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> pd.DataFrame:
-    """Rows of all ranks with the number of their rank."""
+def _parse_rows(run: Run) -> pd.DataFrame:
+    """Rows of all ranks, one rank after the other.
+
+    Raises:
+        OutputError: the first row that cannot be read, that is not the plan's next one, or in which
+            a rank differs from rank 0.
+    """
     import pandas as pd
 
-    text = "".join(f"{rank},{row}\n" for rank, rows in enumerate(ranks) for _, row in rows)
-    names = ["rank", *_NAMES]
-    try:
-        raw: pd.DataFrame = pd.read_csv(
-            io.StringIO(text),
-            names=names,
-            index_col=False,
-            dtype=str,
-            keep_default_na=False,
-            on_bad_lines="error",
-        )
-        for column in (*_NUMBERS, "time_us", "rank", "checked", "wrong", "trees"):
-            raw[column] = pd.to_numeric(raw[column].replace("", None))
-    except ValueError as error:
-        raise _unreadable(run, ranks, str(error)) from error
-    if raw[["line", "nbytes"]].isna().any().any() or (raw["time_us"] < 0).any():
-        raise _unreadable(run, ranks, "a number is missing or below 0")
+    n_done = run.n_done
+    places = [
+        (run.folder / f"rank-{rank}.csv", line, row)
+        for rank, rows in enumerate(run.ranks)
+        for line, row in rows[:n_done]
+    ]
+
+    def refuse(odd: pd.Series, why: str) -> None:
+        if odd.any():
+            path, line, row = places[int(odd.to_numpy().argmax())]
+            raise unreadable_row(path, line, f"{why}: '{row[:120]}'")
+
+    whole = pd.Series([row.count(",") == len(_NAMES) - 1 for *_, row in places])
+    refuse(~whole, "it has other columns")
+    text = "".join(f"{row}\n" for *_, row in places)
+    raw: pd.DataFrame = pd.read_csv(
+        io.StringIO(text),
+        names=_NAMES,
+        dtype=str,
+        keep_default_na=False,
+        quoting=csv.QUOTE_NONE,
+        lineterminator="\n",
+    )
+    common = raw[list(_COMMON)]
+    for column in _NUMBERS:
+        numbers = pd.to_numeric(raw[column], errors="coerce")
+        refuse(numbers.isna() & (raw[column] != ""), f"{column} is no number")
+        raw[column] = numbers
+    refuse(raw["nbytes"].isna() | (raw["time_us"] < 0), "a number is missing or below 0")
+    planned = dict(enumerate(one.line for one in run.steps))
+    refuse(raw["line"] != (raw.index % n_done).map(planned), "another line of the plan comes here")
+    for column in _COMMON:
+        words = common[column].to_numpy().reshape(-1, n_done)
+        differs = words != words[0]
+        if differs.any():
+            rank, step = divmod(int(differs.argmax()), n_done)
+            path, line, _ = places[rank * n_done + step]
+            others = f" and {n - 1} more" if (n := int(differs[:, step].sum())) > 1 else ""
+            raise OutputError(
+                f"ranks were told or answered differently at line {run.steps[step].line} of the "
+                f"plan: {column} is '{words[rank, step]}' on rank {rank}{others} and "
+                f"'{words[0, step]}' on rank 0",
+                where=f"{path}:{line}",
+                hint="ranks that choose differently hang or compute rubbish: all must load one "
+                f"plugin and see one environment. Then {plan.ANEW}",
+            )
     return raw
 
 
-def _unreadable(run: Run, ranks: Sequence[Sequence[tuple[int, str]]], why: str) -> OutputError:
-    """The first row that cannot be read, by its place."""
-    for rank, rows in enumerate(ranks):
-        for number, row in rows:
-            fields = _fields(row)
-            fits = len(fields) == len(_NAMES) and all(
-                _is_number(fields[_NAMES.index(name)]) for name in (*_NUMBERS, "time_us")
-            )
-            is_below = fits and fields[_NAMES.index("time_us")].startswith("-")
-            if not fits or not fields[0] or is_below:
-                return unreadable_row(run.folder / f"rank-{rank}.csv", number, f"'{row[:120]}'")
-    return unreadable_row(run.folder / "rank-0.csv", 1, why)
-
-
-def _fields(row: str) -> list[str]:
-    try:
-        return next(csv.reader([row]), [])
-    except csv.Error:
-        # Python 3.10 takes no NUL.
-        return []
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text or 0)
-    except ValueError:
-        return False
-    return True
-
-
-def _out_of_order(run: Run, ranks: Sequence[Sequence[tuple[int, str]]]) -> OutputError:
-    for rank, rows in enumerate(ranks):
-        for (number, row), planned in zip(rows, run.steps, strict=False):
-            if row.partition(",")[0] != str(planned.line):
-                path = run.folder / f"rank-{rank}.csv"
-                return unreadable_row(
-                    path, number, f"line {planned.line} of the plan was to come here"
-                )
-    return unreadable_row(run.folder / "rank-0.csv", 1, "its lines are not those of the plan")
-
-
-def _differing(run: Run, raw: pd.DataFrame, column: str) -> OutputError:
-    """Which ranks differ, where, and in what."""
-    by_line = raw.groupby("line", sort=False)[column]
-    differs = by_line.nunique(dropna=False).gt(1)
-    line = int(differs[differs].index.min())
-    own = raw[raw["line"] == line]
-    values = own[column].value_counts(dropna=False)
-    odd = own[own[column] != values.index[0]].iloc[0]
-    rank = int(odd["rank"])
-    at = next(n for n, row in run.ranks[rank] if row.partition(",")[0] == str(line))
-    return OutputError(
-        f"ranks were told or answered differently at line {line} of the plan: {column} is "
-        f"'{odd[column]}' on rank {rank} and '{values.index[0]}' on {values.iloc[0]} ranks",
-        where=f"{run.folder / f'rank-{rank}.csv'}:{at}",
-        hint=f"ranks that choose differently hang or compute rubbish: all must load one plugin and "
-        f"see one environment. Then {runs.ANEW}",
-    )
-
-
-def _reasons(found: pd.DataFrame, ran: Ran) -> list[str]:
+def _find_reasons(table: pd.DataFrame, settings: Executed) -> list[str]:
     """Why the time of each row is not its setting's own; empty where it is, or nothing is timed."""
     columns = zip(
-        _keys(found),
-        *(found[name] for name in ("step", "setting", "time_us", "made", "asked", "answer")),
+        _keys(table),
+        *(table[name] for name in ("step", "setting", "time_us", "made", "asked", "answer")),
         strict=True,
     )
     reasons = []
-    for key, step, word, time_us, *told in columns:
+    for key, step, word, time_us, n_calls, tuner_calls, answer in columns:
         reason: UnusableReason | None = None
         if step == plan.MEASURE and not time_us > 0:
             reason = UnusableReason.NO_TIME
         elif step == plan.MEASURE:
-            executed = setting_of(ran.get(key, ""))
-            reason = _why_another_ran(Setting.parse(word), tuple(told), executed)
+            reason = _why_another_ran(
+                Setting.parse(word),
+                answered=setting_of(answer),
+                executed=setting_of(settings.get(key, "")),
+                # More is no fault: NCCL 2.29.2 and 2.29.3 ask twice about a call that a symmetric
+                # kernel could serve, by the same arguments (src/scheduler/symmetric_sched.cc:103);
+                # what ran decides.
+                is_bypassed=not tuner_calls >= n_calls,
+            )
         reasons.append("" if reason is None else reason.value)
     return reasons
 
 
 Key: TypeAlias = "tuple[str, str, str, str, int]"
-Ran: TypeAlias = Mapping[Key, str]
+Executed: TypeAlias = Mapping[Key, str]
 
 
-def _keys(found: pd.DataFrame) -> list[Key]:
-    rules = found["rules"].where(found["setting"] == str(RULES), "")
+def _keys(table: pd.DataFrame) -> list[Key]:
+    rules = table["rules"].where(table["setting"] == str(RULES), "")
     names = ("setting", "collective", "dtype", "nbytes")
-    return list(zip(rules, *(found[name] for name in names), strict=True))
+    return list(zip(rules, *(table[name] for name in names), strict=True))
 
 
-def executed_settings(found: pd.DataFrame) -> Ran:
+def _executed_settings(table: pd.DataFrame) -> Executed:
     """What the library said that it ran, by rule file, setting, collective, type and size."""
     asking = (plan.CHECK, plan.CALL, plan.ORDER)
-    looked = found[found["step"].isin(asking) & ~found["ran"].isin(NOTHING_SAID)]
-    return dict(zip(_keys(looked), looked["ran"], strict=True))
+    logged = table[table["step"].isin(asking) & ~table["ran"].isin(NOTHING_SAID)]
+    return dict(zip(_keys(logged), logged["ran"], strict=True))
 
 
 def _why_another_ran(
-    wanted: Setting, told: tuple[float, float, str], executed: Setting | None
+    setting: Setting, *, answered: Setting | None, executed: Setting | None, is_bypassed: bool
 ) -> UnusableReason | None:
     """Why a time is not its setting's own; None where it is.
 
     Args:
-        wanted: what was asked for.
-        told: calls made, questions about them that count, and what was answered.
-        executed: what the library said that it ran; None where it said nothing.
+        setting: that is timed.
+        answered: by the plugin; None where it answered nothing.
+        executed: as the library said; None where it said nothing.
+        is_bypassed: the library made calls without a question that counts.
     """
-    made, asked, answer = told
-    answered = setting_of(answer)
-    if wanted.role is not Role.FORCED:
-        is_other = wanted.role is Role.IDLE and answered is not None
+    if setting.role is not Role.FORCED:
+        is_other = setting.role is Role.IDLE and answered is not None
         return UnusableReason.SUBSTITUTED if is_other else None
-    # More is no fault: NCCL 2.29.2 and 2.29.3 ask twice about a call that a symmetric kernel could
-    # serve, by the same arguments (src/scheduler/symmetric_sched.cc:103); what ran decides.
-    if not asked >= made:
+    if is_bypassed:
         return UnusableReason.BYPASSED
     if answered is None:
         return UnusableReason.INELIGIBLE
-    if wanted.contradicts(answered) or (executed and wanted.contradicts(executed)):
+    if setting.contradicts(answered) or (executed and setting.contradicts(executed)):
         return UnusableReason.SUBSTITUTED
     return UnusableReason.UNPROVEN if executed is None else None
 

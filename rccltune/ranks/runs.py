@@ -83,7 +83,7 @@ class EndFile:
         failure: None where it came to its end, or was ended for a reason of ours.
         line: of the plan, of the step that was under way.
         collective: of that step.
-        setting: that was in force, and is set aside for this collective; None where nobody is
+        setting: that was in force, and is excluded for this collective; None where nobody is
             to blame.
         rules: digest of the rule file, where that setting is its rules.
         words: what the program or the library said.
@@ -231,14 +231,14 @@ def run_in(name: str) -> tuple[str, int | None]:
 
 def next_name(session: Path) -> str:
     """The name of a session's next run, behind whatever lies there."""
-    found = (own.name for own in (session / FOLDER).glob("*"))
-    return f"{_PREFIX}{max((int(name) for name in found if name.isdigit()), default=0) + 1}"
+    names = (path.name for path in (session / FOLDER).glob("*"))
+    return f"{_PREFIX}{max((int(name) for name in names if name.isdigit()), default=0) + 1}"
 
 
 def numbers(session: Path) -> tuple[int, ...]:
     """Numbers of the runs of a session, rising."""
-    found = (session / FOLDER).glob(f"*/{RUN_FILE}")
-    return tuple(sorted(int(path.parent.name) for path in found if path.parent.name.isdigit()))
+    names = (path.parent.name for path in (session / FOLDER).glob(f"*/{RUN_FILE}"))
+    return tuple(sorted(int(name) for name in names if name.isdigit()))
 
 
 def read_runs(session: Path, most_ranks: int | None = None) -> tuple[Run, ...]:
@@ -265,17 +265,17 @@ def read_run(folder: Path, most_ranks: int | None = None) -> Run:
     Raises:
         OutputError: a file that is none of ours, with its place.
     """
-    file = _record(folder / RUN_FILE, RunFile)
+    file = _read_record(folder / RUN_FILE, RunFile)
     end = folder / END_FILE
-    ended = _record(end, EndFile) if end.exists() else None
+    ended = _read_record(end, EndFile) if end.exists() else None
     if file.stated is not None:
         return run_of(folder, file, (), (), ended)
     n_ranks = file.n_ranks if most_ranks is None else min(most_ranks, file.n_ranks)
     return run_of(
         folder,
         file,
-        _plan(folder / PLAN_FILE),
-        [_lines(folder / f"rank-{rank}.csv") for rank in range(n_ranks)],
+        _read_plan(folder / PLAN_FILE),
+        [_read_lines(folder / f"rank-{rank}.csv") for rank in range(n_ranks)],
         ended,
     )
 
@@ -299,11 +299,12 @@ def run_of(
     Raises:
         OutputError: a line that is none of ours, with its place.
     """
-    ranks, remarks = [], ProgramRemarks()
-    for rank, own in enumerate(lines):
-        rows, said = _rank(folder / f"rank-{rank}.csv", rank, own)
-        ranks.append(rows)
-        remarks = _join_remarks(remarks, said)
+    remarks: dict[str, Any] = {name: [] for name in _LISTS}
+    ranks = [
+        _read_rank(folder / f"rank-{rank}.csv", rank, rows, remarks)
+        for rank, rows in enumerate(lines)
+    ]
+    remarks |= {name: tuple(remarks[name]) for name in _LISTS}
     return Run(
         number=int(folder.name),
         folder=folder,
@@ -311,15 +312,15 @@ def run_of(
         ended=ended,
         steps=steps,
         ranks=tuple(ranks),
-        remarks=remarks,
+        remarks=ProgramRemarks(**remarks),
     )
 
 
-def _record(path: Path, kind: type[T]) -> T:
-    return read_json(kind, _text(path).encode(), str(path), ANEW, fails=OutputError)
+def _read_record(path: Path, kind: type[T]) -> T:
+    return read_json(kind, _read_text(path).encode(), str(path), ANEW, fails=OutputError)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -328,14 +329,14 @@ def _text(path: Path) -> str:
         ) from error
 
 
-def _plan(path: Path) -> tuple[PlacedStep, ...]:
+def _read_plan(path: Path) -> tuple[PlacedStep, ...]:
     """Steps that were sent; the line that was being written when its writer was killed was not."""
-    whole, end, _ = _text(path).rpartition("\n")
+    whole, end, _ = _read_text(path).rpartition("\n")
     # Nothing was, where ranks never came so far.
     return plan.read_plan(whole + end, str(path)) if end else ()
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     """Whole lines of one rank's file; none where it did not come so far."""
     if not path.exists():
         return []
@@ -349,82 +350,60 @@ def _lines(path: Path) -> list[str]:
 _LISTS: Final = ("variables", "failed", "clocks", "costs_ns", "trees", "orders")
 
 
-def _rank(
-    path: Path, rank: int, lines: Sequence[str]
-) -> tuple[tuple[tuple[int, str], ...], ProgramRemarks]:
-    """Rows and remarks of one rank."""
+def _read_rank(
+    path: Path, rank: int, lines: Sequence[str], remarks: dict[str, Any]
+) -> tuple[tuple[int, str], ...]:
+    """Rows of one rank; what it says beside them is added to the remarks."""
     rows: list[tuple[int, str]] = []
-    said: dict[str, Any] = {name: [] for name in _LISTS}
-    headed = False
+    is_headed = False
     for number, line in enumerate(lines, start=1):
         if line.startswith("#"):
-            _remark(line[1:].strip(), rank, said)
+            _add_remark(line[1:].strip(), rank, remarks)
         elif line == COLUMNS:
-            headed = True
-        elif not headed:
+            is_headed = True
+        elif not is_headed:
             raise unreadable_row(path, number, "its columns are not those of this version")
         elif line:
             rows.append((number, line))
-    said |= {name: tuple(said[name]) for name in _LISTS}
-    return tuple(rows), ProgramRemarks(**said)
+    return tuple(rows)
 
 
-def _remark(text: str, rank: int, said: dict[str, Any]) -> None:
+def _add_remark(text: str, rank: int, remarks: dict[str, Any]) -> None:
     word, _, rest = text.partition(" ")
-    if word == "variable":
+    number, _, words = rest.partition(" ")
+    if word == "variable" and rank == 0:
         name, _, value = rest.partition("=")
-        said["variables"].append((name, value))
+        remarks["variables"].append((name, value))
     elif word == "failed":
-        line, _, words = rest.partition(" ")
-        said["failed"].append((rank, _number(line), words))
+        remarks["failed"].append((rank, _number(number), words))
     elif word == "clock" and len(numbers := [int(n) for n in rest.split() if n.isdigit()]) == 3:
-        said["clocks"].append((rank, *numbers))
+        remarks["clocks"].append((rank, *numbers))
     elif word == "cost" and _COST.fullmatch(rest):
-        said["costs_ns"].append(float(rest))
-    elif word in ("tree", "order"):
-        number, _, words = rest.partition(" ")
-        is_tree = word == "tree"
-        one = (number, words) if is_tree else (_number(number), tuple(words.split(" ")))
-        said["trees" if is_tree else "orders"].append(one)
+        remarks["costs_ns"].append(float(rest))
+    elif word == "tree" and (number, words) not in remarks["trees"]:
+        remarks["trees"].append((number, words))
+    elif word == "order":
+        remarks["orders"].append((_number(number), tuple(words.split(" "))))
     else:
-        _fact(word, rest, said)
+        _add_fact(word, rest, remarks)
 
 
-def _fact(word: str, rest: str, said: dict[str, Any]) -> None:
-    """What a rank says once."""
+def _add_fact(word: str, rest: str, remarks: dict[str, Any]) -> None:
+    """Add what a rank says once; of what all say the first one's counts, and the least memory."""
     if word in ("version", "simulated"):
-        said[word] = rest
+        remarks.setdefault(word, rest)
     elif word == "free" and (free := rest.partition(" ")[0]).isdigit():
-        said["free_nbytes"] = int(free)
+        remarks["free_nbytes"] = min(int(free), remarks.get("free_nbytes", int(free)))
     elif word == "numa" and rest.startswith("unbound"):
-        said["unbound"] = rest.partition(": ")[2]
+        remarks.setdefault("unbound", rest.partition(": ")[2])
     elif word == "log" and rest.startswith("stays on"):
-        said["keeps_logging"] = True
+        remarks["keeps_logging"] = True
     elif word == "done":
-        said["n_done"] = 1
+        remarks["n_done"] = remarks.get("n_done", 0) + 1
 
 
 def _number(word: str) -> int:
     return int(word) if word.isdigit() else 0
-
-
-def _join_remarks(one: ProgramRemarks, other: ProgramRemarks) -> ProgramRemarks:
-    """Remarks of several ranks: what all say is the first one's."""
-    free = [said for said in (one.free_nbytes, other.free_nbytes) if said is not None]
-    return ProgramRemarks(
-        version=one.version or other.version,
-        simulated=one.simulated or other.simulated,
-        variables=one.variables or other.variables,
-        failed=(*one.failed, *other.failed),
-        free_nbytes=min(free, default=None),
-        unbound=one.unbound or other.unbound,
-        keeps_logging=one.keeps_logging or other.keeps_logging,
-        clocks=(*one.clocks, *other.clocks),
-        costs_ns=(*one.costs_ns, *other.costs_ns),
-        trees=tuple(dict.fromkeys((*one.trees, *other.trees))),
-        orders=(*one.orders, *other.orders),
-        n_done=one.n_done + other.n_done,
-    )
 
 
 def unreadable_row(path: Path, line: int, why: str) -> OutputError:

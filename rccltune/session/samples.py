@@ -91,8 +91,8 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
         table = rows.rows_of_runs(measured)
         parts.append(sample_table.arranged(_samples_of_runs(measured, table)))
     samples = sample_table.joined(parts)
-    out = exclusion.excluded(measured, table)
-    samples["unusable"] = exclusion.why_unusable(samples, out).astype("category")
+    out = exclusion.find_excluded(measured, table)
+    samples["unusable"] = exclusion.find_reasons(samples, out).astype("category")
     return samples
 
 
@@ -192,7 +192,7 @@ def bring_up_to_date(folder: Path) -> None:
 
 def excluded(opened: Session) -> tuple[Quarantine, ...]:
     """Settings of a session that are measured no more, as far as the ends of runs tell."""
-    return exclusion.excluded(runs.read_runs(opened.path, most_ranks=0))
+    return exclusion.find_excluded(runs.read_runs(opened.path, most_ranks=0))
 
 
 def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:

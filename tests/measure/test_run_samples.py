@@ -20,7 +20,7 @@ from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.ranks import rows, runs
-from rccltune.ranks.exclusion import excluded
+from rccltune.ranks.exclusion import find_excluded
 from rccltune.ranks.plan import Step
 from rccltune.session import store
 from rccltune.session.samples import frame_from_logs, load_frame
@@ -144,11 +144,11 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
     assert [one.doubt for one in read(tmp_path)] == [UnusableReason.QUARANTINED]
     found = runs.read_runs(tmp_path)
-    (out,) = excluded(found, rows.rows_of_runs(found))
+    (out,) = find_excluded(found, rows.rows_of_runs(found))
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
 
     make(tmp_path, timed("idle", 1024, "graph"), number=2, ending=ending | {"setting": None})
-    assert len(excluded(runs.read_runs(tmp_path))) == 1
+    assert len(find_excluded(runs.read_runs(tmp_path))) == 1
 
 
 @pytest.mark.parametrize(
