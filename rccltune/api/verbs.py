@@ -60,7 +60,7 @@ def doctor(root: Place | None = None) -> tuple[Finding, ...]:
         root: of a captured machine, instead of this one.
     """
     system = detect(root)
-    return diagnose_host(read_host_state(system, live=root is None))
+    return diagnose_host(read_host_state(system))
 
 
 def import_logs(

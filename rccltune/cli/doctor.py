@@ -43,7 +43,7 @@ def doctor(*, console: Console, strict: bool) -> None:
 
     captured = os.environ.get("RCCLTUNE_SYSROOT")
     system = this_machine.local_system(Path(captured) if captured else None)
-    findings = diagnose_host(read_host_state(system, live=not captured))
+    findings = diagnose_host(read_host_state(system))
     is_ready = allows_sweep(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready
     console.result(

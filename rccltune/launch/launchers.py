@@ -236,8 +236,8 @@ _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH or Intel MPI"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LauncherIdentity:
-    """Launcher and version of a program; ``launcher`` is None where that is unknown."""
+class LauncherIdentity:
+    """What a program says of itself; ``launcher`` is None where that is unknown."""
 
     program: str
     said: str
@@ -269,9 +269,8 @@ def find_launcher(
             "torchrun starts rccltune-perf alone, and on this host",
             hint="name an MPI's launcher for rccl-tests and for other hosts.",
         )
-    answers: list[_LauncherIdentity] = []
-    for program in _candidates(flavour, path):
-        answer = _ask(program)
+    answers: list[LauncherIdentity] = []
+    for answer in identify_launchers(path, flavour):
         launcher = answer.launcher
         if (
             launcher is not None
@@ -299,7 +298,7 @@ def _inside(launcher: Launcher, *, allocated: bool) -> Launcher:
     return launcher
 
 
-def _nothing(flavour: str, answers: list[_LauncherIdentity], family: str | None) -> MachineError:
+def _nothing(flavour: str, answers: list[LauncherIdentity], family: str | None) -> MachineError:
     """Error that says which launchers are there instead, and what to do."""
     if not answers:
         return MachineError(
@@ -353,16 +352,26 @@ def _candidates(flavour: str, path: str | None) -> Iterator[str]:
                     yield str(program)
 
 
-def _ask(program: str) -> _LauncherIdentity:
+def identify_launchers(path: str | None, flavour: str = "auto") -> Iterator[LauncherIdentity]:
+    """Ask each program that may be a launcher what it is.
+
+    Args:
+        path: the site's PATH.
+        flavour: ``auto`` or a flavour, whose names alone are asked then.
+    """
+    return map(_identify, _candidates(flavour, path))
+
+
+def _identify(program: str) -> LauncherIdentity:
     version_text = _version_text(program)
     for kind in LAUNCHERS.values():
         match = re.search(kind.says or r"(?!)", version_text)
         if match is not None:
             starts = kind.starts(Path(program))
-            return _LauncherIdentity(
+            return LauncherIdentity(
                 program=program, said=version_text, launcher=kind(program=starts, version=match[1])
             )
-    return _LauncherIdentity(program=program, said=version_text, launcher=None)
+    return LauncherIdentity(program=program, said=version_text, launcher=None)
 
 
 def _home() -> str:
@@ -389,5 +398,5 @@ def _version_text(program: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"{program} --version failed: {error}", where=program) from error
+        return str(error)
     return done.stdout or done.stderr

@@ -8,15 +8,13 @@ libraries, benchmarks, launchers (installed_software) ────────�
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rccltune.machine import installed_software, pci, smi
-from rccltune.machine.kfd import KfdNode, Topology, hops_of, read_links, read_topology
-from rccltune.machine.nvidia import nvidia_gpus
+from rccltune.machine import installed_software, nvidia, pci, smi
+from rccltune.machine.kfd import KfdNode, Topology, count_hops, read_links, read_topology
 from rccltune.machine.products import dies_of, io_dies_of, product_of
 from rccltune.machine.sysroot import SystemRoot, hexadecimal
 from rccltune.machine.system import Gpu, Oam, Smi, System, XgmiLink
@@ -37,7 +35,6 @@ def detect_system(
     *,
     deep: bool = True,
     site_packages: Sequence[Path] = (),
-    programs: Sequence[Path] = (),
     ask_smi: Callable[[], Smi] | None = None,
 ) -> System:
     """Everything that can be known without changing it; no state of a machine raises.
@@ -48,7 +45,6 @@ def detect_system(
         variables: the environment, which is not read here.
         deep: whether to hash files and start programs; without, only sysfs is read.
         site_packages: folders whose wheels may bring amdsmi and librccl.
-        programs: folders searched for launchers before PATH.
         ask_smi: stands in for amdsmi; None asks the real one.
     """
     below, environment = SystemRoot(root), variables or {}
@@ -73,9 +69,7 @@ def detect_system(
         benchmarks=installed_software.benchmarks(
             installed_software.benchmark_folders(below, environment)
         ),
-        launchers=installed_software.launcher_programs(programs, environment)
-        if below.is_live
-        else None,
+        launchers=installed_software.find_launchers(environment) if below.is_live else None,
     )
 
 
@@ -87,8 +81,7 @@ def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
     if system.gpus or system.oams:
         return system
     root = SystemRoot(system.root)
-    program = shutil.which("nvidia-smi", path=variables.get("PATH")) if root.is_live else None
-    gpus = nvidia_gpus(root, Path(program) if program else None)
+    gpus = nvidia.find_gpus(root, variables)
     if not gpus:
         return system
     return replace(
@@ -147,7 +140,7 @@ def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
     nodes_of: dict[str, list[KfdNode]] = {}
     for node in topology.nodes:
         nodes_of.setdefault(node.oam, []).append(node)
-    for address in pci.driven(root):
+    for address in pci.list_driven_devices(root):
         nodes_of.setdefault(address, [])
     oams = {address: _oam(root, address, nodes) for address, nodes in nodes_of.items()}
     system = System(
@@ -169,7 +162,7 @@ def _with_common_mode(root: SystemRoot, system: System) -> System:
     live = system.live_oams
     if not live and system.n_hidden:
         return replace(system, reason="all GPUs are hidden from this process")
-    if not live and pci.can_be_listed(root):
+    if not live and pci.can_list_devices(root):
         return replace(system, status="none", mode=_NONE)
     if not live:
         return replace(system, reason="/sys/bus/pci cannot be read")
@@ -210,7 +203,7 @@ def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
     first = nodes[0] if nodes else None
     values = first.values if first else {}
     node_place = f"/{first.folder}/properties" if first else _TABLE
-    text, device_place = pci.attribute(root, address, "device")
+    text, device_place = pci.read_attribute(root, address, "device")
     device_id = values.get("device_id") or None
     if device_id is not None:
         device_place = node_place
@@ -254,10 +247,10 @@ def _mode_of(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mod
         The mode, None where it is not known; where the compute mode was found; where the memory
         mode was.
     """
-    text, place = pci.attribute(root, address, "current_compute_partition")
-    memory_text, memory_place = pci.attribute(root, address, "current_memory_partition")
-    compute = pci.compute_mode(text)
-    memory = pci.memory_mode(memory_text)
+    text, place = pci.read_attribute(root, address, "current_compute_partition")
+    memory_text, memory_place = pci.read_attribute(root, address, "current_memory_partition")
+    compute = pci.parse_compute_mode(text)
+    memory = pci.parse_memory_mode(memory_text)
     if compute is None and gfx in _PARTITIONED and n_xccs == 1:
         # An old driver has no such file. One die per node can only be CPX; anything else depends
         # on how many dies the product has, and is left unknown.
@@ -310,7 +303,7 @@ def _can_open(root: SystemRoot, minor: int | None) -> bool | None:
 def _links(root: SystemRoot, topology: Topology) -> tuple[XgmiLink, ...]:
     index_of = {node.number: index for index, node in enumerate(topology.nodes)}
     return tuple(
-        XgmiLink(origin=index, target=index_of[target], hops=hops_of(weight))
+        XgmiLink(origin=index, target=index_of[target], hops=count_hops(weight))
         for index, node in enumerate(topology.nodes)
         for target, weight in read_links(root, node)
         if target in index_of

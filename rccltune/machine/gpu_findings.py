@@ -178,17 +178,6 @@ def _modes(system: System) -> Iterator[Finding]:
             remedy="amd-smi static --partition shows it (root); say it with --mode, and "
             "RCCLTUNE_MODE for the plugin.",
         )
-    parts = [product_of(oam.device_id) for oam in live]
-    if any(part.is_virtual for part in parts if part is not None):
-        yield warns(
-            "sriov-guest",
-            f"the GPUs are virtual functions ({system.product or 'several kinds'}): the mode "
-            "shown here is the guest's, not the host's",
-            live[0].sources["device_id"],
-            remedy="ask the host's administrator for the mode, and measure again after the guest "
-            "has moved; rules of bare metal do not hold here.",
-            spoils=True,
-        )
 
 
 def _parted(system: System) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 from collections.abc import Mapping
@@ -10,9 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rccltune.machine import kfd, nvidia
 from rccltune.machine.conf_files import home_of_user
 from rccltune.machine.sysroot import SystemRoot
 from rccltune.machine.system import System
+
+_SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class HostState:
         limits: soft limits by name (``nofile``, ``memlock``), None for unlimited.
         n_cpus: cores this process may run on.
         shm_free: free bytes of /dev/shm, None where there is none.
-        kernel_log: text of the kernel's log, None where it may not be read.
+        gpu_processes: numbers of the processes that use the GPUs.
     """
 
     system: System
@@ -34,7 +36,7 @@ class HostState:
     limits: Mapping[str, int | None] = field(default_factory=dict)
     n_cpus: int | None = None
     shm_free: int | None = None
-    kernel_log: str | None = None
+    gpu_processes: tuple[str, ...] = ()
 
     @property
     def root(self) -> SystemRoot:
@@ -47,6 +49,11 @@ class HostState:
         return self.system.vendor == "amd"
 
     @property
+    def tests_word(self) -> str:
+        """Name of the vendor's benchmarks."""
+        return "rccl-tests" if self.has_amd else "nccl-tests"
+
+    @property
     def cpu(self) -> bytes:
         """Fields of /proc/cpuinfo for the first core."""
         return (self.root.read("proc/cpuinfo", 1 << 22) or b"").split(b"\n\n", 1)[0]
@@ -57,26 +64,22 @@ class HostState:
         return b" hypervisor" in self.cpu
 
 
-_SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
-_LOG: Final = "/dev/kmsg"
-_LOG_BYTES: Final = 8 << 20
-
-
-def read_host_state(system: System, *, live: bool) -> HostState:
-    """State of this process; nothing of it belongs to a captured machine."""
-    if not live:
-        return HostState(system=system)
+def read_host_state(system: System) -> HostState:
+    """State of this process and its host; of a captured machine only what its files say."""
+    processes = kfd.list_processes(SystemRoot(system.root))
+    if not SystemRoot(system.root).is_live:
+        return HostState(system=system, gpu_processes=processes)
     return HostState(
         system=system,
         variables=dict(os.environ),
         home=home_of_user(),
         limits={
-            "nofile": _limit(resource.RLIMIT_NOFILE),
-            "memlock": _limit(resource.RLIMIT_MEMLOCK),
+            "nofile": _soft_limit(resource.RLIMIT_NOFILE),
+            "memlock": _soft_limit(resource.RLIMIT_MEMLOCK),
         },
         n_cpus=len(os.sched_getaffinity(0)),
         shm_free=_free_bytes(_SHM),
-        kernel_log=_kernel_log(),
+        gpu_processes=processes or nvidia.list_processes(os.environ),
     )
 
 
@@ -88,21 +91,6 @@ def _free_bytes(folder: str) -> int | None:
     return status.f_bavail * status.f_frsize
 
 
-def _limit(which: int) -> int | None:
+def _soft_limit(which: int) -> int | None:
     soft = resource.getrlimit(which)[0]
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _kernel_log() -> str | None:
-    """The kernel's log since its start, None where it may not be read."""
-    try:
-        handle = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    records: list[bytes] = []
-    # One record per read; "would block" is its end.
-    with contextlib.suppress(OSError):
-        while sum(map(len, records)) < _LOG_BYTES:
-            records.append(os.read(handle, 8192).split(b";", 1)[-1])
-    os.close(handle)
-    return b"\n".join(records).decode("utf-8", "replace")

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from rccltune.launch import launchers
 from rccltune.machine.child_program import run_program
 from rccltune.machine.sysroot import SystemRoot, is_file, is_folder
 from rccltune.machine.system import Benchmark, LauncherProgram, Library
@@ -42,12 +43,6 @@ _WHEELS: Final = (
 VERSION: Final = re.compile(rb"([RN]CCL) version *:? *(\d+\.\d+\.\d+[\w.+:-]*)")
 _TESTS: Final = re.compile(rb"[rn]ccl-tests(?:: Version| version) *:? *(\d[\w.+-]*)")
 _MPI: Final = ((b"libmpi.so.40", "openmpi"), (b"libmpi.so.12", "mpich"), (b"libmpi", None))
-_FLAVOURS: Final = (
-    ("openmpi", re.compile(r"\(Open MPI\) ([\d.]+)")),
-    ("intel", re.compile(r"Intel\(R\) MPI.*?Version ([\d.]+)")),
-    ("mpich", re.compile(r"HYDRA build details[\s\S]*?Version: *([\w.]+)")),
-    ("srun", re.compile(r"^slurm(?:-wlm)? ([\w.-]+)")),
-)
 
 
 def libraries(
@@ -167,26 +162,16 @@ def _family(content: bytes) -> str | None:
     return next((family for mark, family in _MPI if mark in content), "none")
 
 
-def launcher_programs(
-    folders: Iterable[Path], variables: Mapping[str, str]
-) -> tuple[LauncherProgram, ...]:
-    """Launchers in some folders and on PATH, each asked what it is."""
-    places = [*map(str, folders), variables.get("PATH", "")]
-    found = [shutil.which(name, path=place) for name in ("mpirun", "srun") for place in places]
-    return tuple(launcher_program(Path(program)) for program in dict.fromkeys(filter(None, found)))
-
-
-def launcher_program(program: Path) -> LauncherProgram:
-    """Ask a launcher what it is; by --version, the one option that all of them know."""
-    ended = run_program([str(program), "--version"], timeout_s=10)
-    text = ended.out or ended.err
-    for flavour, pattern in _FLAVOURS:
-        match = pattern.search(text)
-        if match is not None and ended.code == 0:
-            return LauncherProgram(path=program, flavour=flavour, version=match[1])
-    said = "it did not answer in 10 s" if ended.timed_out else text.strip().split("\n")[0]
-    return LauncherProgram(
-        path=program, flavour=None, version=None, detail=said or f"exit {ended.code}"
+def find_launchers(variables: Mapping[str, str]) -> tuple[LauncherProgram, ...]:
+    """Launchers beside the running Python and on PATH, each asked what it is."""
+    return tuple(
+        LauncherProgram(
+            path=Path(found.program),
+            flavour=found.launcher.flavour if found.launcher else None,
+            version=found.launcher.version if found.launcher else None,
+            detail=None if found.launcher else found.said.strip().split("\n")[0],
+        )
+        for found in launchers.identify_launchers(variables.get("PATH"))
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from rccltune.machine.sysroot import MAX_PROPERTIES, SystemRoot, first_line, unsigned, words
 
 NODES: Final = "sys/class/kfd/kfd/topology/nodes"
+PROCESSES: Final = "sys/class/kfd/kfd/proc"
 _LIMIT: Final = 0xFFFFFFFF
 _WIDE: Final = ("unique_id", "hive_id")
 _XGMI: Final = 11
@@ -42,7 +43,7 @@ class KfdNode:
     @property
     def oam(self) -> str:
         """domain:bus:device."""
-        return address_text(self.domain, self.slot)
+        return format_address(self.domain, self.slot)
 
     @property
     def n_cus(self) -> int:
@@ -65,7 +66,7 @@ class Topology:
     n_hidden: int
 
 
-def address_text(domain: int, slot: int) -> str:
+def format_address(domain: int, slot: int) -> str:
     """``0000:05:00``."""
     return f"{domain:04x}:{slot >> 8 & 0xFF:02x}:{slot >> 3 & 0x1F:02x}"
 
@@ -86,11 +87,16 @@ def read_topology(root: SystemRoot) -> Topology:
         except OSError:
             continue
         else:
-            nodes.append(_node(name, folder, properties(data)))
+            nodes.append(_node(name, folder, parse_properties(data)))
     return Topology(tuple(nodes), n_hidden)
 
 
-def properties(data: bytes) -> dict[str, int]:
+def list_processes(root: SystemRoot) -> tuple[str, ...]:
+    """Numbers of the processes that use AMD's GPUs."""
+    return root.entries(PROCESSES) or ()
+
+
+def parse_properties(data: bytes) -> dict[str, int]:
     """``name value`` lines; as for the plugin, a number of 2**32 and more is left out.
 
     Identities are 64 bits wide and kept.
@@ -110,13 +116,13 @@ def read_links(root: SystemRoot, node: KfdNode) -> list[tuple[int, int]]:
     links = []
     folder = f"{node.folder}/io_links"
     for name in root.entries(folder) or ():
-        values = properties(root.read(f"{folder}/{name}/properties", MAX_PROPERTIES) or b"")
+        values = parse_properties(root.read(f"{folder}/{name}/properties", MAX_PROPERTIES) or b"")
         if values.get("type") == _XGMI and "node_to" in values and "weight" in values:
             links.append((values["node_to"], values["weight"]))
     return links
 
 
-def hops_of(weight: int) -> int | None:
+def count_hops(weight: int) -> int | None:
     """Links between OAMs that a weight stands for; None for a weight of another kind."""
     if weight == _INSIDE:
         return 0

@@ -17,6 +17,7 @@ from typing import Final
 
 from rccltune.launch import signals
 from rccltune.machine.child_program import run_program
+from rccltune.machine.kfd import list_processes
 from rccltune.machine.products import product_of
 from rccltune.machine.smi import Runner
 from rccltune.machine.sysroot import SystemRoot
@@ -134,7 +135,7 @@ def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]
 
 
 def _in_use(system: System) -> list[str]:
-    users = SystemRoot(system.root).entries("sys/class/kfd/kfd/proc") or ()
+    users = list_processes(SystemRoot(system.root))
     return [f"the GPUs are in use by process {', '.join(users)}"] if users else []
 
 

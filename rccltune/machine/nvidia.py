@@ -1,9 +1,13 @@
-"""NVIDIA's GPUs: what nvidia-smi lists, else the driver, else the PCI bus."""
+"""NVIDIA's GPUs: what nvidia-smi lists, else the driver in /proc, else the PCI bus.
+
+nvidia-smi asks NVML, in a process of its own that is killed where the driver hangs.
+"""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+import shutil
+from collections.abc import Mapping
 from typing import Final
 
 from rccltune.machine import pci
@@ -18,27 +22,34 @@ _FOLDER: Final = "proc/driver/nvidia/gpus"
 _LISTED: Final = re.compile(r"GPU (\d+): (.+?) \(UUID: ([\w-]+)\)")
 
 
-def nvidia_gpus(root: SystemRoot, nvidia_smi: Path | None) -> tuple[Gpu, ...]:
-    """The GPUs that a job can use: nvidia-smi's list, else the driver's, else the PCI bus."""
-    listed = _from_program(nvidia_smi) if nvidia_smi is not None else ()
-    return listed or _from_driver(root) or _from_bus(root)
-
-
-def _from_program(program: Path) -> tuple[Gpu, ...]:
-    ended = run_program([str(program), "-L"], timeout_s=10)
-    return tuple(
+def find_gpus(root: SystemRoot, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """The GPUs that a job can use, from the first source that lists any."""
+    listed = _ask_program(variables, "-L") if root.is_live else ""
+    gpus = tuple(
         Gpu(
             index=int(number),
             oam=f"gpu{number}",
             product=product,
             identity=uuid,
-            source=f"{program} -L",
+            source="nvidia-smi -L",
         )
-        for number, product, uuid in _LISTED.findall(ended.out)
+        for number, product, uuid in _LISTED.findall(listed)
     )
+    return gpus or _read_driver(root) or _read_bus(root)
 
 
-def _from_driver(root: SystemRoot) -> tuple[Gpu, ...]:
+def list_processes(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Numbers of the processes that compute on the GPUs, as far as this container shows them."""
+    listed = _ask_program(variables, "--query-compute-apps=pid", "--format=csv,noheader")
+    return tuple(dict.fromkeys(word for word in listed.split() if word.isdecimal()))
+
+
+def _ask_program(variables: Mapping[str, str], *options: str) -> str:
+    program = shutil.which("nvidia-smi", path=variables.get("PATH"))
+    return run_program([program, *options], timeout_s=10).out if program is not None else ""
+
+
+def _read_driver(root: SystemRoot) -> tuple[Gpu, ...]:
     gpus = []
     for index, address in enumerate(root.entries(_FOLDER) or ()):
         place = f"{_FOLDER}/{address}/information"
@@ -57,8 +68,8 @@ def _from_driver(root: SystemRoot) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
-def _from_bus(root: SystemRoot) -> tuple[Gpu, ...]:
+def _read_bus(root: SystemRoot) -> tuple[Gpu, ...]:
     return tuple(
         Gpu(index=index, oam=address, source=f"/{pci.DEVICES}")
-        for index, address in enumerate(pci.devices_of(root, _VENDOR, _CLASSES))
+        for index, address in enumerate(pci.list_devices(root, _VENDOR, _CLASSES))
     )

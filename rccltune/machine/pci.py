@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rccltune.machine.kfd import address_text
+from rccltune.machine.kfd import format_address
 from rccltune.machine.sysroot import SystemRoot, first_line, hexadecimal
 
 DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
@@ -27,21 +27,21 @@ def parse_address(name: str) -> str | None:
     device, function = parts[2].split(".", 1)
     numbers = [hexadecimal(p.encode("utf-8", "replace")) for p in (*parts[:2], device, function)]
     values = [n for n, limit in zip(numbers, _PARTS, strict=True) if n is not None and n <= limit]
-    return address_text(values[0], values[1] << 8 | values[2] << 3) if len(values) == 4 else None
+    return format_address(values[0], values[1] << 8 | values[2] << 3) if len(values) == 4 else None
 
 
-def driven(root: SystemRoot) -> tuple[str, ...]:
+def list_driven_devices(root: SystemRoot) -> tuple[str, ...]:
     """Addresses of everything that amdgpu drives, in order."""
     found = (parse_address(name) for name in root.entries(DRIVER) or ())
     return tuple(dict.fromkeys(address for address in found if address is not None))
 
 
-def can_be_listed(root: SystemRoot) -> bool:
+def can_list_devices(root: SystemRoot) -> bool:
     """Whether there is a PCI bus to look at: only then is "no GPU" an answer."""
     return root.entries(DEVICES) is not None
 
 
-def attribute(root: SystemRoot, address: str, name: str) -> tuple[bytes, str]:
+def read_attribute(root: SystemRoot, address: str, name: str) -> tuple[bytes, str]:
     """First line of one file of a device and where it was read; empty where there is none."""
     for place in (DRIVER, DEVICES):
         path = f"{place}/{address}.0/{name}"
@@ -51,19 +51,19 @@ def attribute(root: SystemRoot, address: str, name: str) -> tuple[bytes, str]:
     return b"", f"/{DRIVER}/{address}.0/{name}"
 
 
-def compute_mode(text: bytes) -> str | None:
+def parse_compute_mode(text: bytes) -> str | None:
     """SPX … CPX or NONE in any case, None for anything else, such as UNKNOWN during a change."""
     folded = text.upper().decode("latin-1")
     return folded if folded in _COMPUTES and text.isascii() else None
 
 
-def memory_mode(text: bytes) -> str | None:
+def parse_memory_mode(text: bytes) -> str | None:
     """NPS1 to NPS16, None for anything else."""
     match = _MEMORY.fullmatch(text)
     return f"NPS{int(match[1])}" if match else None
 
 
-def devices_of(root: SystemRoot, vendor: int, classes: tuple[int, ...]) -> tuple[str, ...]:
+def list_devices(root: SystemRoot, vendor: int, classes: tuple[int, ...]) -> tuple[str, ...]:
     """Addresses of a maker's devices of some classes (the upper two bytes of ``class``)."""
     return tuple(
         name

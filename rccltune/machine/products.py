@@ -23,7 +23,6 @@ class Product:
         per_iod: XCDs on one I/O die, None where unknown.
         memory: memory modes that it has, empty where unknown.
         parted: mode in which AMD would have it partitioned, None where it names none.
-        is_virtual: a virtual function in an SR-IOV guest.
     """
 
     name: str
@@ -31,7 +30,6 @@ class Product:
     per_iod: int | None
     memory: tuple[str, ...] = ()
     parted: Mode | None = None
-    is_virtual: bool = False
 
     def lacks(self, mode: Mode) -> bool:
         """Whether it is known to have no such memory mode."""
@@ -52,15 +50,15 @@ PRODUCTS: Final = {
     0x74A5: Product("MI325X", 8, 2, *_MI300),
     0x74A8: Product("MI308X", 4, None),
     0x74A9: Product("MI300X HF", 8, 2, *_MI300),
-    0x74B5: Product("MI300X VF", 8, 2, is_virtual=True),
-    0x74B6: Product("MI308X VF", 4, None, is_virtual=True),
-    0x74B9: Product("MI325X VF", 8, 2, is_virtual=True),
-    0x74BC: Product("MI308X VF", 4, None, is_virtual=True),
-    0x74BD: Product("MI300X HF VF", 8, 2, is_virtual=True),
+    0x74B5: Product("MI300X VF", 8, 2),
+    0x74B6: Product("MI308X VF", 4, None),
+    0x74B9: Product("MI325X VF", 8, 2),
+    0x74BC: Product("MI308X VF", 4, None),
+    0x74BD: Product("MI300X HF VF", 8, 2),
     0x75A0: Product("MI350X", 8, 4, *_MI350),
     0x75A3: Product("MI355X", 8, 4, *_MI350),
-    0x75B0: Product("MI350X VF", 8, 4, is_virtual=True),
-    0x75B3: Product("MI355X VF", 8, 4, is_virtual=True),
+    0x75B0: Product("MI350X VF", 8, 4),
+    0x75B3: Product("MI355X VF", 8, 4),
 }
 
 

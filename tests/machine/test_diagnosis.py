@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,12 @@ import pytest
 from trees import NODES, add, put, seen, write
 
 from rccltune.cli import run
+from rccltune.machine import nvidia
 from rccltune.machine.diagnosis import diagnose_host
 from rccltune.machine.findings import Finding, Severity
 from rccltune.machine.host_state import HostState
+from rccltune.machine.kfd import list_processes
+from rccltune.machine.sysroot import SystemRoot
 from rccltune.machine.system import Benchmark, LauncherProgram, Library
 
 OAMS = tuple(f"0000:{bus}:00" for bus in ("05", "15", "65", "75", "85", "95", "e5", "f5"))
@@ -52,7 +56,6 @@ class Patient:
     launchers: tuple[LauncherProgram, ...] | None = (LAUNCHER,)
     n_cpus: int = 192
     free: int = 64 * GIB
-    kernel_log: str = "amdgpu 0000:05:00.0: ring initialised"
 
     def write(self) -> None:
         """A node as its administrator should leave it."""
@@ -80,13 +83,11 @@ class Patient:
                 self.fit_out(f"sys/bus/pci/devices/{oam}.0")
 
     def fit_out(self, device: str) -> None:
-        """Clocks, power, heat and memory of one OAM."""
-        put(self.root, f"{device}/numa_node", "0")
+        """Clocks, power and memory of one OAM."""
         put(self.root, f"{device}/power_dpm_force_performance_level", "auto")
         put(self.root, f"{device}/mem_info_vram_used", str(300 << 20))
         put(self.root, f"{device}/hwmon/hwmon3/power1_cap", "750000000")
         put(self.root, f"{device}/hwmon/hwmon3/power1_cap_default", "750000000")
-        put(self.root, f"{device}/hwmon/hwmon3/temp2_input", "45000")
         put(self.root, f"{device}/config", config(source_validation=False))
 
     def put(self, name: str, text: str | bytes) -> None:
@@ -109,7 +110,7 @@ class Patient:
                 limits=self.limits,
                 n_cpus=self.n_cpus,
                 shm_free=self.free,
-                kernel_log=self.kernel_log,
+                gpu_processes=list_processes(SystemRoot(self.root)),
             )
         )
 
@@ -181,14 +182,6 @@ ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
         file(f"{DEVICE}/config", config(source_validation=True)),
         "setpci -s 0000:05:00.0",
     ),
-    ("kernel-log", W, True, known(kernel_log="[1.0] amdgpu: GPU reset begin!"), "dmesg"),
-    (
-        "kernel-log",
-        W,
-        True,
-        known(kernel_log="amdgpu: Runlist is getting oversubscribed. Expect reduced"),
-        "dmesg",
-    ),
     (
         "cpu-governor",
         W,
@@ -204,7 +197,6 @@ ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
         "cpupower idle-set -d 2",
     ),
     ("few-cores", W, True, known(n_cpus=4), "exclusive"),
-    ("numa-node", W, True, file(f"{DEVICE}/numa_node", "-1"), "BIOS"),
     ("open-files", W, False, known(limits={"nofile": 1024}), "ulimit -n 65536"),
     ("shared-memory", W, False, known(free=64 << 20), "--shm-size"),
     ("shared-memory", W, False, stale_and_full, "rm /dev/shm/nccl-*"),
@@ -234,7 +226,6 @@ ILLNESSES: tuple[tuple[str, Severity, bool, Ill, str], ...] = (
     ("graph-replays", W, False, file("opt/rocm/.info/version", "7.2.3-21"), "--timing loop"),
     ("clocks", W, True, file(f"{DEVICE}/power_dpm_force_performance_level", "low"), "rocm-smi"),
     ("power-cap", W, True, file(f"{DEVICE}/hwmon/hwmon3/power1_cap", "500000000"), "power-cap"),
-    ("heat", W, True, file(f"{DEVICE}/hwmon/hwmon3/temp2_input", "97000"), "cool"),
     ("other-users", W, True, file("sys/class/kfd/kfd/proc/4711/vram_1", "0"), "ps -o"),
     ("memory-in-use", W, True, file(f"{DEVICE}/mem_info_vram_used", str(40 * GIB)), "fuser"),
     ("kernarg", W, True, variable(HIP_FORCE_DEV_KERNARG="0"), "HIP_FORCE_DEV_KERNARG=1"),
@@ -348,7 +339,6 @@ def test_each_finding_fires(
         ("container-no-gpu", "hidden-gpus", S),
         ("no-amd-gpu", "no-gpu", S),
         ("mi300x-cpx-63-of-64", "missing-partitions", W),
-        ("sriov-guest", "sriov-guest", W),
     ],
 )
 def test_situations_are_findings(
@@ -383,18 +373,48 @@ def test_findings_are_in_order_of_harm(patient: Patient) -> None:
     ]  # fmt: skip
 
 
-def test_nothing_of_amd_is_asked_of_nvidia(tmp_path: Path) -> None:
-    """No /dev/kfd, no iommu=pt, no ROCm: none of it is a fault there; NUMA balancing is."""
+def test_remedies_on_nvidia_are_nvidias(tmp_path: Path) -> None:
+    """No /dev/kfd, no iommu=pt, no ROCm is a fault there; the other findings name its tools."""
     root = write("no-amd-gpu", tmp_path)
     put(root, "proc/driver/nvidia/gpus/0000:0f:00.0/information", "Model: NVIDIA H200")
     put(root, "proc/cmdline", "quiet")
     put(root, "proc/cpuinfo", AMD_CPU)
     put(root, "proc/sys/kernel/numa_balancing", "1")
     put(root, "home/ada/.nccl.conf", "NCCL_ALGO=Ring")
+    put(root, f"{DEVICE}/config", config(source_validation=True))
     (root / "dev").mkdir()
-    facts = HostState(system=seen(root), home=Path("/home/ada"))
-    names = {finding.name for finding in diagnose_host(facts)}
-    assert names == {"numa-balancing", "hidden-file"}
+    host = HostState(
+        system=replace(
+            seen(root),
+            benchmarks=(replace(BENCHMARK, mpi="none"), replace(BENCHMARK, mpi="mpich")),
+            launchers=(LAUNCHER,),
+        ),
+        home=Path("/home/ada"),
+        gpu_processes=("4711",),
+    )
+    findings = diagnose_host(host)
+    assert {finding.name for finding in findings} == {
+        "numa-balancing",
+        "pci-acs",
+        "hidden-file",
+        "other-users",
+        "no-library",
+        "benchmark-without-mpi",
+        "launcher-mismatch",
+    }
+    told = " ".join(f"{finding.where} {finding.remedy}" for finding in findings)
+    assert "nccl-tests" in told
+    assert not re.search("rccl-tests|kfd|rocm|amd", told)
+
+
+@pytest.mark.parametrize("said", ["4711\n4712\n4711\n", "No running processes found\n"])
+def test_processes_on_nvidia_are_those_that_nvidia_smi_lists(tmp_path: Path, said: str) -> None:
+    """Each once; a sentence is no process."""
+    program = put(tmp_path, "nvidia-smi", f"#!/bin/sh\nprintf '{said}'")
+    program.chmod(0o755)
+    expected = ("4711", "4712") if said[0] == "4" else ()
+    assert nvidia.list_processes({"PATH": str(tmp_path)}) == expected
+    assert nvidia.list_processes({"PATH": str(tmp_path / "nowhere")}) == ()
 
 
 def test_the_doctor_changes_nothing(patient: Patient) -> None:

@@ -1,4 +1,4 @@
-"""Libraries, benchmarks and launchers are found, with versions and hashes."""
+"""Libraries and benchmarks are found, with versions and hashes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 from trees import put, seen
-
-from rccltune.machine.installed_software import launcher_program
 
 
 def test_every_library_that_a_job_could_load(tmp_path: Path) -> None:
@@ -81,41 +79,3 @@ def test_our_own_stand_ins_are_refused(tmp_path: Path) -> None:
     found = seen(tmp_path).benchmarks
     assert found
     assert all(benchmark.simulated for benchmark in found)
-
-
-# First lines of `mpirun --version` of each flavour, facts §4.2.
-SAID = {
-    "mpirun (Open MPI) 4.1.8\n\nReport bugs to": ("openmpi", "4.1.8"),
-    "mpirun (Open MPI) 5.0.11\n": ("openmpi", "5.0.11"),
-    "HYDRA build details:\n    Version:                                 5.0.2\n": (
-        "mpich",
-        "5.0.2",
-    ),
-    "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 2026": ("intel", "2021.18.1"),
-    "slurm 23.11.4": ("srun", "23.11.4"),
-    "somebody's own launcher": (None, None),
-    "": (None, None),
-}
-
-
-@pytest.mark.parametrize("text", SAID)
-def test_launchers_by_what_they_say(text: str, tmp_path: Path) -> None:
-    """One option that all of them know."""
-    program = put(tmp_path, "mpirun", f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
-    program.chmod(0o755)
-    found = launcher_program(program)
-    assert (found.flavour, found.version) == SAID[text]
-
-
-def test_a_launcher_that_fails(tmp_path: Path) -> None:
-    """What it said is kept."""
-    program = put(tmp_path, "mpirun", "#!/bin/sh\necho mpiexec.hydra: not found >&2\nexit 127")
-    program.chmod(0o755)
-    found = launcher_program(program)
-    assert (found.flavour, found.detail) == (None, "mpiexec.hydra: not found")
-
-
-def test_a_program_that_does_not_start(tmp_path: Path) -> None:
-    """No crash."""
-    found = launcher_program(put(tmp_path, "mpirun", "no program"))
-    assert found.flavour is None

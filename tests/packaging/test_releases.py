@@ -23,10 +23,6 @@ from rccltune.releases import (
     spoils_replays,
 )
 
-# Of the kernel and of its driver, which are no library; glibc's is the plugin's own need.
-OTHERS = {
-    ("machine/checks/gpu.py", "_MIN_DRIVER"),
-}
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
@@ -65,7 +61,7 @@ def test_no_other_file_compares_versions(repository: Path) -> None:
         if path != package / "releases.py"
         for what in comparing(ast.parse(path.read_text(encoding="utf-8")))
     }
-    assert found == OTHERS
+    assert found == set()
 
 
 @pytest.mark.parametrize("one", RELEASES, ids=lambda one: f"{one.version} {one.rocm}")

@@ -1,4 +1,4 @@
-"""The GPUs: device files, driver, firmware, clocks, power, heat and other users."""
+"""The GPUs: device files, firmware, clocks, power and other users."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import Final
 
 from rccltune.machine.findings import Finding, stops, warns
 from rccltune.machine.host_state import HostState
+from rccltune.machine.kfd import PROCESSES
 from rccltune.machine.pci import DEVICES
-from rccltune.releases import release_in, version_of
+from rccltune.releases import release_in
 
-_PROCESSES: Final = "sys/class/kfd/kfd/proc"
-_MIN_DRIVER: Final = (6, 12, 12)
 _MIN_MEC: Final = 177
 _RECLAIM: Final = "HSA_NO_SCRATCH_RECLAIM"
 _USED_BYTES: Final = 2 << 30
-_HOT: Final = 90_000
 
 
-def device_nodes(facts: HostState) -> Iterator[Finding]:
+def check_device_nodes(host: HostState) -> Iterator[Finding]:
     """HIP opens /dev/kfd and every render node; one that is refused ends its start."""
-    if not facts.has_amd or not facts.root.at("dev").is_dir():
+    if not host.has_amd or not host.root.at("dev").is_dir():
         return
-    if not facts.root.at("dev/kfd").exists():
+    if not host.root.at("dev/kfd").exists():
         yield stops(
             "device-nodes",
             "there is no /dev/kfd here",
@@ -32,11 +30,11 @@ def device_nodes(facts: HostState) -> Iterator[Finding]:
             "--device=/dev/dri.",
         )
         return
-    names = [f"dri/renderD{gpu.render_minor}" for gpu in facts.system.gpus if gpu.can_open]
+    names = [f"dri/renderD{gpu.render_minor}" for gpu in host.system.gpus if gpu.can_open]
     shut = [
         name
         for name in ("kfd", *names)
-        if not os.access(facts.root.at(f"dev/{name}"), os.R_OK | os.W_OK)
+        if not os.access(host.root.at(f"dev/{name}"), os.R_OK | os.W_OK)
     ]
     if shut:
         yield stops(
@@ -47,29 +45,13 @@ def device_nodes(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def driver(facts: HostState) -> Iterator[Finding]:
-    """The driver's release from which partitions work."""
-    mode = facts.system.mode
-    version = version_of(facts.system.driver)
-    # A driver of the kernel's own tree has a hash instead: no dots.
-    is_old = facts.has_amd and len(version) > 1 and version < _MIN_DRIVER
-    if is_old and mode is not None and mode.compute not in (None, "SPX"):
-        yield warns(
-            "driver",
-            f"amdgpu {facts.system.driver} is older than the partition modes",
-            "/sys/module/amdgpu/version",
-            remedy="install the amdgpu driver of ROCm 6.4 (6.12.12) or newer.",
-            spoils=True,
-        )
-
-
-def firmware(facts: HostState) -> Iterator[Finding]:
+def check_firmware(host: HostState) -> Iterator[Finding]:
     """RCCL's own gate: it refuses to start, as "unhandled system error"."""
-    if facts.variables.get(_RECLAIM) == "1":
+    if host.variables.get(_RECLAIM) == "1":
         return
-    versions = [gpu.mec_firmware for gpu in facts.system.gpus if gpu.arch == "gfx942"]
+    versions = [gpu.mec_firmware for gpu in host.system.gpus if gpu.arch == "gfx942"]
     old = [version for version in versions if version and version < _MIN_MEC]
-    release = release_in(facts.system.rocm)
+    release = release_in(host.system.rocm)
     if old:
         yield warns(
             "mec-firmware",
@@ -79,21 +61,21 @@ def firmware(facts: HostState) -> Iterator[Finding]:
             remedy=f"export {_RECLAIM}=1, or update the GPU's firmware.",
             spoils=True,
         )
-    elif facts.has_amd and release is not None and not release.keeps_scratch:
+    elif host.has_amd and release is not None and not release.keeps_scratch:
         yield warns(
             "scratch-reclaim",
-            f"ROCm {facts.system.rocm} gives scratch memory back between kernels",
+            f"ROCm {host.system.rocm} gives scratch memory back between kernels",
             "<rocm>/.info/version",
             remedy=f"export {_RECLAIM}=1",
             spoils=True,
         )
 
 
-def clocks(facts: HostState) -> Iterator[Finding]:
+def check_clocks(host: HostState) -> Iterator[Finding]:
     """A level that somebody forced and forgot."""
-    for oam in facts.system.oams:
+    for oam in host.system.oams:
         place = f"{DEVICES}/{oam.address}.0/power_dpm_force_performance_level"
-        level = facts.root.text(place)
+        level = host.root.text(place)
         if level is not None and level not in ("auto", "perf_determinism"):
             yield warns(
                 "clocks",
@@ -105,18 +87,19 @@ def clocks(facts: HostState) -> Iterator[Finding]:
             )
 
 
-def power(facts: HostState) -> Iterator[Finding]:
+def check_power_caps(host: HostState) -> Iterator[Finding]:
     """The slowest GPU sets the pace of all, so caps should be the same and the default."""
-    caps = {}
-    for oam in facts.system.oams:
-        folder = _sensors(facts, oam.address)
-        cap = facts.root.number(f"{folder}/power1_cap") if folder else None
-        default = facts.root.number(f"{folder}/power1_cap_default") if folder else None
+    caps: dict[str, int] = {}
+    is_low = False
+    for oam in host.system.oams:
+        folder = f"{DEVICES}/{oam.address}.0/hwmon"
+        sensors = f"{folder}/{next(iter(host.root.entries(folder) or ()), '')}"
+        cap = host.root.number(f"{sensors}/power1_cap")
         if cap is not None:
-            caps[oam.address] = (cap, default if default is not None else cap)
-    is_low = any(cap < default for cap, default in caps.values())
-    if is_low or len({cap for cap, _ in caps.values()}) > 1:
-        named = ", ".join(f"{a} {cap // 1_000_000} W" for a, (cap, _) in sorted(caps.items()))
+            caps[oam.address] = cap
+            is_low |= cap < (host.root.number(f"{sensors}/power1_cap_default") or cap)
+    if is_low or len(set(caps.values())) > 1:
+        named = ", ".join(f"{a} {cap // 1_000_000} W" for a, cap in sorted(caps.items()))
         yield warns(
             "power-cap",
             f"the power caps are lowered or not alike: {named}",
@@ -126,44 +109,21 @@ def power(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def heat(facts: HostState) -> Iterator[Finding]:
-    """A GPU that is hot before the start will be throttled."""
-    for oam in facts.system.oams:
-        folder = _sensors(facts, oam.address)
-        names = (facts.root.entries(folder) or ()) if folder else ()
-        inputs = [name for name in names if name.startswith("temp") and name.endswith("_input")]
-        hottest = max((facts.root.number(f"{folder}/{name}") or 0 for name in inputs), default=0)
-        if hottest >= _HOT:
-            yield warns(
-                "heat",
-                f"{oam.address} is at {hottest // 1000} °C before anything was started",
-                f"/{folder}",
-                remedy="let it cool, and look for another job or a fault in the cooling.",
-                spoils=True,
-            )
-
-
-def _sensors(facts: HostState, address: str) -> str | None:
-    folder = f"{DEVICES}/{address}.0/hwmon"
-    entries = facts.root.entries(folder)
-    return f"{folder}/{entries[0]}" if entries else None
-
-
-def other_users(facts: HostState) -> Iterator[Finding]:
+def check_other_users(host: HostState) -> Iterator[Finding]:
     """Other jobs in the same memory and on the same links."""
-    processes = facts.root.entries(_PROCESSES) or ()
-    if processes:
+    if host.gpu_processes:
+        pids = ",".join(host.gpu_processes[:8])
         yield warns(
             "other-users",
-            f"{len(processes)} processes use the GPUs: {', '.join(processes[:8])}",
-            f"/{_PROCESSES}",
-            remedy=f"ps -o pid,user,cmd -p {','.join(processes[:8])}; wait until they have ended.",
+            f"{len(host.gpu_processes)} processes use the GPUs: {pids}",
+            f"/{PROCESSES}" if host.has_amd else "nvidia-smi",
+            remedy=f"ps -o pid,user,cmd -p {pids}; wait until they have ended.",
             spoils=True,
         )
         return
-    for oam in facts.system.oams:
+    for oam in host.system.oams:
         place = f"{DEVICES}/{oam.address}.0/mem_info_vram_used"
-        used = facts.root.number(place)
+        used = host.root.number(place)
         if used is not None and used > _USED_BYTES:
             yield warns(
                 "memory-in-use",
@@ -175,4 +135,10 @@ def other_users(facts: HostState) -> Iterator[Finding]:
             )
 
 
-CHECKS: Final = (device_nodes, driver, firmware, clocks, power, heat, other_users)
+CHECKS: Final = (
+    check_device_nodes,
+    check_firmware,
+    check_clocks,
+    check_power_caps,
+    check_other_users,
+)

@@ -1,8 +1,7 @@
-"""The host: cores and clocks, limits and shared memory, what its kernel is set to and logged."""
+"""The host: cores and clocks, limits and shared memory, and what its kernel is set to."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -22,25 +21,15 @@ _CMDLINE: Final = "/proc/cmdline"
 _ACS: Final = 0x000D
 _SOURCE_VALIDATION: Final = 1
 _CONFIG_SIZE: Final = 4096
-# What amdgpu and KFD log, and what it means.
-_LOG: Final = (
-    (r"Runlist is getting oversubscribed", "more queues than the GPU has: other jobs run on it"),
-    (r"GPU reset begin", "a GPU was reset"),
-    (r"fence wait loop timeout", "a GPU did not answer"),
-    (r"Queue preemption failed", "a GPU did not answer"),
-    (r"No more SDMA queue to allocate", "a GPU ran out of copy queues"),
-    (r"Skip xcp node #\d+ when out of drm node", "DRM minors ran out: a device is missing"),
-    (r"Won't add GPU \(ID: \w+\) to topology", "KFD left a device out"),
-)
 
 
-def governor(facts: HostState) -> Iterator[Finding]:
+def check_governor(host: HostState) -> Iterator[Finding]:
     """Core clocks that follow the load."""
-    names = [n for n in facts.root.entries(_CPUS) or () if n[3:].isdecimal() and n[:3] == "cpu"]
+    names = [n for n in host.root.entries(_CPUS) or () if n[3:].isdecimal() and n[:3] == "cpu"]
     found = Counter(
         value
         for name in names
-        if (value := facts.root.text(f"{_CPUS}/{name}/cpufreq/scaling_governor")) is not None
+        if (value := host.root.text(f"{_CPUS}/{name}/cpufreq/scaling_governor")) is not None
     )
     others = {value: count for value, count in found.items() if value != "performance"}
     if others:
@@ -54,10 +43,10 @@ def governor(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def idle_states(facts: HostState) -> Iterator[Finding]:
+def check_idle_states(host: HostState) -> Iterator[Finding]:
     """Cores that take long to wake add to small messages."""
     place = f"{_CPUS}/cpu0/cpuidle/state2/disable"
-    if facts.root.number(place) == 0:
+    if host.root.number(place) == 0:
         yield notes(
             "cpu-idle",
             "cores may sleep deeply (C2), which adds latency to small messages",
@@ -67,13 +56,13 @@ def idle_states(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def cores(facts: HostState) -> Iterator[Finding]:
+def check_cores(host: HostState) -> Iterator[Finding]:
     """One rank per device needs one core each."""
-    n_ranks = len(facts.system.gpus)
-    if facts.n_cpus is not None and n_ranks > facts.n_cpus:
+    n_ranks = len(host.system.gpus)
+    if host.n_cpus is not None and n_ranks > host.n_cpus:
         yield warns(
             "few-cores",
-            f"this process may use {facts.n_cpus} cores, and {n_ranks} ranks will run",
+            f"this process may use {host.n_cpus} cores, and {n_ranks} ranks will run",
             "sched_getaffinity",
             remedy="ask the scheduler for the whole node (srun --exclusive --cpu-bind=none); "
             "ranks that share cores measure each other.",
@@ -81,23 +70,9 @@ def cores(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def numa_nodes(facts: HostState) -> Iterator[Finding]:
-    """Binding by NUMA node needs to know the node."""
-    placeless = [oam.address for oam in facts.system.oams if oam.numa_node == -1]
-    if placeless:
-        yield warns(
-            "numa-node",
-            f"the firmware does not say on which NUMA node {', '.join(placeless)} are",
-            f"/{DEVICES}/*/numa_node",
-            remedy="mpirun --bind-to numa cannot follow the GPUs here: enable NUMA in the BIOS, "
-            "or bind by hand.",
-            spoils=True,
-        )
-
-
-def open_files(facts: HostState) -> Iterator[Finding]:
+def check_open_files(host: HostState) -> Iterator[Finding]:
     """64 ranks open thousands of files; below 512 Open MPI hangs."""
-    limit = facts.limits.get("nofile")
+    limit = host.limits.get("nofile")
     if limit is not None and limit < _MIN_FILES:
         yield warns(
             "open-files",
@@ -107,10 +82,10 @@ def open_files(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def locked_memory(facts: HostState) -> Iterator[Finding]:
+def check_locked_memory(host: HostState) -> Iterator[Finding]:
     """Registration with a network card."""
-    cards = facts.root.entries("sys/class/infiniband")
-    limit = facts.limits.get("memlock")
+    cards = host.root.entries("sys/class/infiniband")
+    limit = host.limits.get("memlock")
     if cards and limit is not None and limit < _MIN_MEMLOCK:
         yield warns(
             "locked-memory",
@@ -121,11 +96,11 @@ def locked_memory(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def shared_memory(facts: HostState) -> Iterator[Finding]:
+def check_shared_memory(host: HostState) -> Iterator[Finding]:
     """Ranks of one node meet in /dev/shm."""
-    free = facts.shm_free
+    free = host.shm_free
     if free is not None and free < _MIN_SHM:
-        n_stale = sum(name.startswith("nccl-") for name in facts.root.entries(_SHM) or ())
+        n_stale = sum(name.startswith("nccl-") for name in host.root.entries(_SHM) or ())
         stale = f", and {n_stale} segments of other or dead jobs" if n_stale else ""
         clear = "where no job of yours runs, rm /dev/shm/nccl-*; " if n_stale else ""
         yield warns(
@@ -137,9 +112,9 @@ def shared_memory(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def numa_balancing(facts: HostState) -> Iterator[Finding]:
+def check_numa_balancing(host: HostState) -> Iterator[Finding]:
     """Pages that move during a run."""
-    value = facts.root.number(_BALANCING)
+    value = host.root.number(_BALANCING)
     if value:
         yield warns(
             "numa-balancing",
@@ -150,10 +125,10 @@ def numa_balancing(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def numad(facts: HostState) -> Iterator[Finding]:
+def check_numad(host: HostState) -> Iterator[Finding]:
     """The daemon that does the same from outside."""
-    for process in facts.root.entries("proc") or ():
-        if process.isdecimal() and facts.root.text(f"proc/{process}/comm") == "numad":
+    for process in host.root.entries("proc") or ():
+        if process.isdecimal() and host.root.text(f"proc/{process}/comm") == "numad":
             yield warns(
                 "numad",
                 "numad runs and moves processes between NUMA nodes",
@@ -163,12 +138,12 @@ def numad(facts: HostState) -> Iterator[Finding]:
             )
 
 
-def kernel_parameters(facts: HostState) -> Iterator[Finding]:
+def check_kernel_parameters(host: HostState) -> Iterator[Finding]:
     """Pass-through, as RCCL itself asks for on bare metal, and memory of GPUs left where it is."""
-    line = facts.root.text(_CMDLINE, 8192)
-    if not facts.has_amd or line is None or facts.is_guest:
+    line = host.root.text(_CMDLINE, 8192)
+    if not host.has_amd or line is None or host.is_guest:
         return
-    intel = ["intel_iommu=on"] if b"GenuineIntel" in facts.cpu else []
+    intel = ["intel_iommu=on"] if b"GenuineIntel" in host.cpu else []
     wanted = ("iommu=pt", *intel, "pci=realloc=off")
     missing = [word for word in wanted if word not in line.split()]
     if missing:
@@ -181,12 +156,12 @@ def kernel_parameters(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def acs(facts: HostState) -> Iterator[Finding]:
+def check_acs(host: HostState) -> Iterator[Finding]:
     """Access control that sends peer traffic over the root complex."""
     on = [
         name
-        for name in (facts.root.entries(DEVICES) or () if facts.has_amd else ())
-        if _validates_sources(facts.root.read(f"{DEVICES}/{name}/config", _CONFIG_SIZE + 1) or b"")
+        for name in host.root.entries(DEVICES) or ()
+        if _validates_sources(host.root.read(f"{DEVICES}/{name}/config", _CONFIG_SIZE + 1) or b"")
     ]
     if on:
         yield warns(
@@ -213,31 +188,15 @@ def _validates_sources(config: bytes) -> bool:
     return False
 
 
-def kernel_log(facts: HostState) -> Iterator[Finding]:
-    """Findings of the driver's complaints since the machine was started."""
-    for pattern, meaning in _LOG:
-        lines = re.findall(f".*{pattern}.*", facts.kernel_log or "")
-        if lines:
-            yield warns(
-                "kernel-log",
-                f"{meaning} ({len(lines)} times; last: {lines[-1].strip()[:160]})",
-                "dmesg",
-                remedy="find the job or the fault behind it before measuring; sudo dmesg -T.",
-                spoils=True,
-            )
-
-
 CHECKS: Final = (
-    numa_balancing,
-    numad,
-    kernel_parameters,
-    acs,
-    kernel_log,
-    governor,
-    idle_states,
-    cores,
-    numa_nodes,
-    open_files,
-    locked_memory,
-    shared_memory,
+    check_numa_balancing,
+    check_numad,
+    check_kernel_parameters,
+    check_acs,
+    check_governor,
+    check_idle_states,
+    check_cores,
+    check_open_files,
+    check_locked_memory,
+    check_shared_memory,
 )

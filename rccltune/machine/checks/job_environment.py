@@ -25,9 +25,9 @@ _FAMILY: Final = {"openmpi": "openmpi", "mpich": "mpich", "intel": "mpich"}
 _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0"
 
 
-def library_variables(facts: HostState) -> Iterator[Finding]:
+def check_library_variables(host: HostState) -> Iterator[Finding]:
     """Variables of library and runtime: a sweep clears some, the others reach every rank."""
-    names = sorted(name for name in facts.variables if _READ.fullmatch(name))
+    names = sorted(name for name in host.variables if _READ.fullmatch(name))
     cleared = [name for name in names if chooses(name, keep=CHANNELS)]
     channels = [name for name in names if name in CHANNELS]
     passed = [name for name in names if name not in (*cleared, *channels, *VISIBLE)]
@@ -43,7 +43,7 @@ def library_variables(facts: HostState) -> Iterator[Finding]:
     if channels:
         yield warns(
             "channels",
-            f"{', '.join(f'{name}={facts.variables[name]}' for name in channels)}: a communicator "
+            f"{', '.join(f'{name}={host.variables[name]}' for name in channels)}: a communicator "
             "is made with it, in every launch and in the job, and no rule can ask for more",
             "environment",
             remedy=f"unset {' '.join(channels)}; or keep it in the job too. rccltune sweep "
@@ -60,9 +60,9 @@ def library_variables(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def kernel_arguments(facts: HostState) -> Iterator[Finding]:
+def check_kernel_arguments(host: HostState) -> Iterator[Finding]:
     """HIP's own switch for where arguments of kernels lie."""
-    if facts.variables.get(_KERNARG) == "0":
+    if host.variables.get(_KERNARG) == "0":
         yield warns(
             "kernarg",
             f"{_KERNARG}=0 puts kernel arguments into host memory: 2 to 3 µs a kernel",
@@ -72,12 +72,12 @@ def kernel_arguments(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def past_tuner(facts: HostState) -> Iterator[Finding]:
+def check_past_tuner(host: HostState) -> Iterator[Finding]:
     """Calls of all GPUs here that ask no tuner: no rule reaches them."""
-    system = facts.system
+    system = host.system
     versions = dict.fromkeys(one.version for one in system.libraries if one.version)
     try:
-        gpus = visible_devices(system.gpus, system.vendor, facts.variables)
+        gpus = visible_devices(system.gpus, system.vendor, host.variables)
     except MachineError:
         return  # which is a finding of its own
     for version in versions:
@@ -91,7 +91,7 @@ def past_tuner(facts: HostState) -> Iterator[Finding]:
             redop=defaults.REDOP,
             registered=False,
         )
-        found = paths_past(site, reversed(TUNABLE), facts.variables) if len(gpus) > 1 else ()
+        found = paths_past(site, reversed(TUNABLE), host.variables) if len(gpus) > 1 else ()
         if found:
             yield notes(
                 "past-the-tuner",
@@ -102,10 +102,10 @@ def past_tuner(facts: HostState) -> Iterator[Finding]:
             )
 
 
-def hidden_files(facts: HostState) -> Iterator[Finding]:
+def check_hidden_files(host: HostState) -> Iterator[Finding]:
     """Files that set variables nobody sees; they fill only what the environment leaves open."""
-    for hidden in files_of(facts.root, facts.variables, facts.home, amd=facts.has_amd):
-        won, path = hidden.fills(facts.variables), hidden.path
+    for hidden in files_of(host.root, host.variables, host.home, amd=host.has_amd):
+        won, path = hidden.fills(host.variables), hidden.path
         if won:
             yield warns(
                 "hidden-file",
@@ -116,38 +116,38 @@ def hidden_files(facts: HostState) -> Iterator[Finding]:
             )
 
 
-def rocm(facts: HostState) -> Iterator[Finding]:
+def check_rocm_release(host: HostState) -> Iterator[Finding]:
     """The release from which RCCL knows partitions."""
-    release = release_in(facts.system.rocm)
-    mode = facts.system.mode
-    is_old = facts.has_amd and release is not None and not release.knows_cpx
+    release = release_in(host.system.rocm)
+    mode = host.system.mode
+    is_old = host.has_amd and release is not None and not release.knows_cpx
     if is_old and mode is not None and mode.compute == "CPX":
         yield warns(
             "rocm",
-            f"ROCm {facts.system.rocm}: its RCCL does not know CPX",
+            f"ROCm {host.system.rocm}: its RCCL does not know CPX",
             "<rocm>/.info/version",
             remedy="install a newer ROCm, or name a newer librccl with --librccl.",
         )
 
 
-def replays(facts: HostState) -> Iterator[Finding]:
+def check_graph_replays(host: HostState) -> Iterator[Finding]:
     """Releases of HIP whose replayed graphs may compute wrong results."""
-    if facts.has_amd and spoils_replays(facts.system.rocm):
+    if host.has_amd and spoils_replays(host.system.rocm):
         yield warns(
             "graph-replays",
-            f"ROCm {facts.system.rocm}: replayed HIP graphs may compute wrong results, in one "
+            f"ROCm {host.system.rocm}: replayed HIP graphs may compute wrong results, in one "
             "process of five where it was seen (MI300X, ROCm/clr issue 279)",
             "<rocm>/.info/version",
             remedy="install 7.1.1 or 7.13, or keep jobs from graphs and tune with --timing loop.",
         )
 
 
-def libraries(facts: HostState) -> Iterator[Finding]:
+def check_libraries(host: HostState) -> Iterator[Finding]:
     """Findings of the library that a job loads, which decides what can be chosen."""
-    files, name = facts.system.libraries, "librccl" if facts.has_amd else "libnccl"
+    files, name = host.system.libraries, "librccl" if host.has_amd else "libnccl"
     # A captured tree holds /sys and /proc; that it has no programs means nothing.
-    was_searched = facts.system.launchers is not None
-    if facts.system.vendor is not None and not files and was_searched:
+    was_searched = host.system.launchers is not None
+    if host.system.vendor is not None and not files and was_searched:
         yield warns(
             "no-library",
             f"no {name} was found",
@@ -168,17 +168,17 @@ def libraries(facts: HostState) -> Iterator[Finding]:
         )
 
 
-def mpi_families(facts: HostState) -> Iterator[Finding]:
+def check_mpi_families(host: HostState) -> Iterator[Finding]:
     """The launcher's MPI and that of rccl-tests, which confirm what rccltune-perf measures."""
-    flavours = [one.flavour for one in facts.system.launchers or () if one.flavour is not None]
-    real = [one for one in facts.system.benchmarks if not one.simulated]
+    flavours = [one.flavour for one in host.system.launchers or () if one.flavour is not None]
+    real = [one for one in host.system.benchmarks if not one.simulated]
     without = [one for one in real if one.mpi == "none"]
     if flavours and without:
         yield warns(
             "benchmark-without-mpi",
             f"{_names(without)}: built without MPI; {_ORPHANS}",
             str(without[0].path),
-            remedy="build rccl-tests with make MPI=1 MPI_HOME=…",
+            remedy=f"build {host.tests_word} with make MPI=1 MPI_HOME=…",
         )
     family = _FAMILY.get(flavours[0]) if flavours else None
     others = [one for one in real if one.mpi not in (None, "none", family)] if family else []
@@ -187,8 +187,8 @@ def mpi_families(facts: HostState) -> Iterator[Finding]:
             "launcher-mismatch",
             f"the launcher is {flavours[0]}, {_names(others)} use {others[0].mpi}; {_ORPHANS}",
             str(others[0].path),
-            remedy=f"put the mpirun of {others[0].mpi} first on PATH, or build rccl-tests with "
-            f"{flavours[0]}.",
+            remedy=f"put the mpirun of {others[0].mpi} first on PATH, or build "
+            f"{host.tests_word} with {flavours[0]}.",
         )
 
 
@@ -197,12 +197,12 @@ def _names(found: list[Benchmark]) -> str:
 
 
 CHECKS: Final = (
-    library_variables,
-    kernel_arguments,
-    past_tuner,
-    hidden_files,
-    rocm,
-    replays,
-    libraries,
-    mpi_families,
+    check_library_variables,
+    check_kernel_arguments,
+    check_past_tuner,
+    check_hidden_files,
+    check_rocm_release,
+    check_graph_replays,
+    check_libraries,
+    check_mpi_families,
 )
