@@ -21,7 +21,7 @@ IDENTITY = 692251001124
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     """A node with names of a host, a card, a boot and a folder."""
-    root = write("mi300x-cpx-nps4", tmp_path / "ada" / "project-x")
+    root = write("mi300x-cpx-nps4", tmp_path / "lovelace" / "project-x")
     put(root, "proc/sys/kernel/hostname", "frontier04711.example.org")
     put(root, "proc/sys/kernel/osrelease", "5.14.0-427.el9.x86_64")
     put(root, "proc/sys/kernel/random/boot_id", BOOT)
@@ -63,7 +63,7 @@ def test_nobody_is_named(system: System) -> None:
     identities = {one.identity for one in (*system.oams, *system.gpus) if one.identity}
     assert identities
     text = b"".join(made.files.values()).decode() + "".join(made.contents())
-    for secret in ("frontier", "example.org", BOOT, "ada", "project-x", *identities):
+    for secret in ("frontier", "example.org", BOOT, "lovelace", "project-x", *identities):
         assert secret not in text
     assert list(made.hosts) == ["frontier04711"]
 

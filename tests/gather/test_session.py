@@ -23,34 +23,38 @@ from rccltune.session.samples_csv import HEAD
 from rccltune.session.store import SessionHeader, SessionSetup
 from rccltune.verify import verdict
 
-SECRETS = ("node17", "ada", "project-x", "hush", "example.org", "10.1.2.3")
+SECRETS = ("node17", "lovelace", "project-x", "hush", "example.org", "10.1.2.3")
 RUN = {
     "process": "42bcd09b1d96",
-    "library": "/home/ada/project-x/librccl.so.1",
-    "argv": ["mpirun", "-H", "node17", "--plugin", "/home/ada/librccl-tuner-rccltune.so"],
-    "added": [["NCCL_ALGO", "Tree"], ["MY_TOKEN", "hush"], ["RCCLTUNE_SIM_NODE", "/home/ada/x"]],
-    "owner": "ada",
+    "library": "/home/lovelace/project-x/librccl.so.1",
+    "argv": ["mpirun", "-H", "node17", "--plugin", "/home/lovelace/librccl-tuner-rccltune.so"],
+    "added": [
+        ["NCCL_ALGO", "Tree"],
+        ["MY_TOKEN", "hush"],
+        ["RCCLTUNE_SIM_NODE", "/home/lovelace/x"],
+    ],
+    "owner": "lovelace",
 }
 RANK = f"""\
 # rccltune-perf 1
-# library /home/ada/project-x/librccl.so.1
-# plugin /home/ada/mine.so
+# library /home/lovelace/project-x/librccl.so.1
+# plugin /home/lovelace/mine.so
 # host node17.example.org
 # device 0 0000:0c:00.0
-# greetings from ada
+# greetings from lovelace
 # failed 7 ncclInternalError: node17 said no
 # variable NCCL_ALGO=Tree
-# variable NCCL_TUNER_CONFIG_FILE=/home/ada/rccl_tuner.csv
+# variable NCCL_TUNER_CONFIG_FILE=/home/lovelace/rccl_tuner.csv
 # variable MY_TOKEN=hush
 {COLUMNS}
 4,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,,,,,
 5,0,measure,1024,300,7.4651,33,0,,,tree/ll,,,?,,,,,,,graph: node17 said no
-6,0,measure,1024,300,@ada,33,0,,,tree/ll,,,?,,,,,,,
+6,0,measure,1024,300,@lovelace,33,0,,,tree/ll,,,?,,,,,,,
 7,0,order,1024,1,,33,0,,,tree/ll,,,?,8,0,2,17,3f2a,9c04,
 """
 RULES = """\
 #@ format 1
-# session: /home/ada/project-x, made by ada
+# session: /home/lovelace/project-x, made by lovelace
 # verified: 2026-11-21, 1 rule better
 #@ requires product=NVIDIA-H100-80GB-HBM3
 #@ library NCCL 2.28.9
@@ -78,17 +82,19 @@ def session(tmp_path: Path) -> Path:
         "hosts": ["node17.example.org"],
         "cu_count": 38,
     }
-    head = {"format": 1, "command": "rccltune sweep -o /home/ada", "fingerprint": fingerprint}
-    put(folder, "session.json", {**head, "tool": "rccltune, http://ada@10.1.2.3/x"})
-    put(folder, "samples.csv", f"{HEAD}\nall_reduce,1\n/home/ada,x y,9\n")
+    head = {"format": 1, "command": "rccltune sweep -o /home/lovelace", "fingerprint": fingerprint}
+    put(folder, "session.json", {**head, "tool": "rccltune, http://lovelace@10.1.2.3/x"})
+    put(folder, "samples.csv", f"{HEAD}\nall_reduce,1\n/home/lovelace,x y,9\n")
     put(folder, "runs/1/run.json", RUN)
     put(folder, "runs/1/ending.json", {"exit_code": 0, "words": "node17 said no"})
-    put(folder, "runs/1/plan.txt", "plan 2 1024\nanswer tree/ll128/16\nrules /home/ada/x.csv\n")
+    put(
+        folder, "runs/1/plan.txt", "plan 2 1024\nanswer tree/ll128/16\nrules /home/lovelace/x.csv\n"
+    )
     put(folder, "runs/1/rank-0.csv", RANK)
-    put(folder, "verdict.json", {"path": "/home/ada/x.csv", "needs": {"MY_TOKEN": "hush"}})
+    put(folder, "verdict.json", {"path": "/home/lovelace/x.csv", "needs": {"MY_TOKEN": "hush"}})
     put(folder, "rccl_tuner_gfx942_cpx-nps4.csv", RULES)
     for name in ("runs/1/log.txt", "runs/1/environment.json", "launches/a/stdout.log", "notes"):
-        put(folder, name, "hush, said ada on node17\n")
+        put(folder, name, "hush, said lovelace on node17\n")
     return folder
 
 
