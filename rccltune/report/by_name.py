@@ -104,8 +104,8 @@ def predictions(tables: FigureTables) -> Figure | None:
             )
             last = line.iloc[-1]
             ends.append((float(last["nbytes"]), float(last["time_us"]), str(setting)))
-        taken = mine.own.merge(mine.points, on=["panel", "nbytes", "setting"])
-        style.ring(axes, taken["nbytes"], taken["time_us"], _RINGED)
+        points = mine.own.merge(mine.points, on=["panel", "nbytes", "setting"])
+        style.ring(axes, points["nbytes"], points["time_us"], _RINGED)
         style.sizes_axis(axes, mine.points["nbytes"])
         style.log_axis(axes, "time of a call", short_time)
         if len(ends) <= style.MOST_NAMED:

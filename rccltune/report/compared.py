@@ -51,22 +51,22 @@ def figure_of(done: ComparisonResult) -> Figure | None:
         legend=[one.value for one in _LOOKS],
     )
     for name, axes in panels:
-        own = timed[timed["collective"] == name].sort_values("nbytes")
+        points = timed[timed["collective"] == name].sort_values("nbytes")
         axes.axhspan(1 - done.margin, 1 + done.margin, color=style.GREY, alpha=0.15, linewidth=0)
         axes.fill_between(
-            *(own[column].to_numpy() for column in ("nbytes", "low", "high")),
+            *(points[column].to_numpy() for column in ("nbytes", "low", "high")),
             color=style.LIKELY,
             alpha=0.25,
             linewidth=0,
         )
-        axes.plot(own["nbytes"], own["ratio"], color=style.LIKELY)
+        axes.plot(points["nbytes"], points["ratio"], color=style.LIKELY)
         for verdict, (marker, shade) in _LOOKS.items():
-            some = own[own["verdict"] == verdict.value]
+            some = points[points["verdict"] == verdict.value]
             axes.plot(
                 some["nbytes"], some["ratio"], marker, color=shade, label=verdict.value, zorder=3
             )
-        style.sizes_axis(axes, own["nbytes"])
-        low, high = float(own["low"].min()), float(own["high"].max())
+        style.sizes_axis(axes, points["nbytes"])
+        low, high = float(points["low"].min()), float(points["high"].max())
         style.ratio_axis(axes, min(low, 1.0), max(high, 1.0), "time B / time A")
         style.name_panel(axes, name, 6.0)
     style.legend_below(figure)

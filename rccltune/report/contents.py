@@ -150,8 +150,8 @@ class SessionContents:
         """Versions of the library as the logs name them."""
         every = [one.library_version for one in self.runs]
         every += [one.library_version for one in self.imported]
-        found = sorted({one for one in every if one})
-        return ", ".join(found) or "not recorded"
+        values = sorted({one for one in every if one})
+        return ", ".join(values) or "not recorded"
 
 
 def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
@@ -173,16 +173,16 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     zones = choice.zones if choice else ()
     placement = done.session.setup.placement
     say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
-    made = [_rules_of(name, read[name], file, verified) for name, file in files.items()]
-    if not made and any(zone.setting is not None for zone in zones):
-        made = [_unwritten(zones)]
+    files_of_session = [_rules_of(name, read[name], file, verified) for name, file in files.items()]
+    if not files_of_session and any(zone.setting is not None for zone in zones):
+        files_of_session = [_unwritten(zones)]
     return SessionContents(
         done=done,
         choice=choice,
         limits=find_ceilings(done),
         runs=measured,
         imported=store.imported_files(folder),
-        files=tuple(made),
+        files=tuple(files_of_session),
         used=used_session(folder),
         is_used=_is_used(folder),
         old=tuple(one for one in verified if not one.is_current),
@@ -241,7 +241,7 @@ def is_of(rule: Rule, zone: Zone) -> bool:
 
 def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
     """Find the zone of a fallback; of several that it stands behind an unproven one."""
-    found = [
+    matches = [
         behind
         for zone in zones
         if (behind := zone.behind) is not None
@@ -250,7 +250,7 @@ def _behind(rule: Rule, zones: Iterable[Zone]) -> Zone | None:
         and zone.min_nbytes <= rule.max_nbytes
         and rule.min_nbytes <= zone.max_nbytes
     ]
-    return min(found, key=lambda zone: zone.is_proven, default=None)
+    return min(matches, key=lambda zone: zone.is_proven, default=None)
 
 
 def is_for(rule: Rule, target: Target, placement: str | None) -> bool:

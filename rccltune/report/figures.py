@@ -59,9 +59,12 @@ def gain(tables: FigureTables) -> Figure | None:
     for panel, axes in panels:
         mine = tables.of(panel)
         is_verified = len(mine.verdicts) > 0
-        seen = _verified_gains(axes, mine) if is_verified else _swept_gains(axes, mine)
-        style.sizes_axis(axes, seen["nbytes"])
-        low, high = seen[["ratio", "low"]].min(axis=None), seen[["ratio", "high"]].max(axis=None)
+        ratios = _verified_gains(axes, mine) if is_verified else _swept_gains(axes, mine)
+        style.sizes_axis(axes, ratios["nbytes"])
+        low, high = (
+            ratios[["ratio", "low"]].min(axis=None),
+            ratios[["ratio", "high"]].max(axis=None),
+        )
         # Turns are with the idle plugin, which is slower than the site where a rule restores.
         is_over_idle = is_verified and mine.rules["is_restoring"].any()
         without = "idle plugin's time / time with rules" if is_over_idle else _WITHOUT
@@ -125,7 +128,7 @@ def _verified_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
 def _swept_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
     """Draw what the sweep saw: each rule's mean gain with its interval, and its points."""
     points = tables.points
-    seen = []
+    parts = []
     for rule in rows(tables.rules.dropna(subset="gain")):
         mine = points[
             (points["setting"] == rule.setting)
@@ -143,12 +146,12 @@ def _swept_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
         axes.plot(ends, [rule.gain, rule.gain], color=shade, linewidth=2)
         ratios = mine["base_us"] / mine["time_us"]
         axes.plot(mine["nbytes"], ratios, "o", color=shade, markersize=3.2)
-        seen.append(mine.assign(ratio=ratios, low=rule.low, high=rule.high))
+        parts.append(mine.assign(ratio=ratios, low=rule.low, high=rule.high))
     # The whole range is shown, also where no rule is.
     rest = points.assign(ratio=1.0, low=1.0, high=1.0)
     axes.plot([], [], "o", color=style.GREY, markersize=3.2, label="one size")
     axes.plot([], [], color=style.GREY, linewidth=2, label="a rule's mean, interval shaded")
-    drawn: pd.DataFrame = pd.concat([*seen, rest])
+    drawn: pd.DataFrame = pd.concat([*parts, rest])
     return drawn
 
 
@@ -277,10 +280,12 @@ def bandwidth(tables: FigureTables) -> Figure | None:
 
 def table(tables: FigureTables) -> Figure | None:
     """Times of all settings, a row an octave; darker is nearer to the fastest, which is bold."""
-    shown = {panel: _octaves(tables.of(panel).points) for panel in tables.panels}
-    width = max(0.9 + 0.74 * len(one.columns) for one in shown.values())
-    above = 0.2 + max(0.15 * _wrapped(c).count("\n") for one in shown.values() for c in one.columns)
-    height = max(above + 0.3 + 0.2 * len(one) for one in shown.values())
+    times_by_panel = {panel: _octaves(tables.of(panel).points) for panel in tables.panels}
+    width = max(0.9 + 0.74 * len(one.columns) for one in times_by_panel.values())
+    above = 0.2 + max(
+        0.15 * _wrapped(c).count("\n") for one in times_by_panel.values() for c in one.columns
+    )
+    height = max(above + 0.3 + 0.2 * len(one) for one in times_by_panel.values())
     figure, panels = style.panels(
         tables.panels,
         "Time of a call, one size an octave: bold is fastest, darker nearer to it",
@@ -290,7 +295,7 @@ def table(tables: FigureTables) -> Figure | None:
         below=0.06,
     )
     for panel, axes in panels:
-        times = shown[panel]
+        times = times_by_panel[panel]
         _cells(axes, times)
         axes.set_xticks(
             [n + 0.5 for n in range(len(times.columns))],

@@ -49,9 +49,9 @@ def link_map(data: LinkMap) -> Figure:
     style.caption(figure, _subject(data), height - 0.33)
     style.caption(figure, _source(data), 0.25)
     _draw_map(at(0.7, _MAP, _MAP), data)
-    left = 0.7 + _MAP + _NAMES
+    margin = 0.7 + _MAP + _NAMES
     small, large = format_size(data.small_nbytes), format_size(data.large_nbytes)
-    latency, carried = at(left, _BARS, tall), at(left + _BARS + 0.35, _BARS, tall)
+    latency, carried = at(margin, _BARS, tall), at(margin + _BARS + 0.35, _BARS, tall)
     _draw_bars(latency, rows, [row.latency_us for row in rows], "µs")
     _draw_bars(carried, rows, [row.gb_per_s for row in rows], "GB/s")
     latency.set_title(f"latency ({small})")
@@ -97,9 +97,9 @@ def _draw_map(axes: Axes, data: LinkMap) -> None:
     for pair in data.pairs:
         _draw_ring(axes, places[pair.second], places[pair.first], "x" if pair.failure else "o")
     axes.grid(visible=False)
-    shown = list(range(0, len(data.devices), max(1, -(-len(data.devices) // 8))))
+    ticks = list(range(0, len(data.devices), max(1, -(-len(data.devices) // 8))))
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(shown, [str(data.devices[place]) for place in shown])
+        axis.set_ticks(ticks, [str(data.devices[place]) for place in ticks])
     axes.set_xlabel("device")
     axes.set_ylabel("device")
 

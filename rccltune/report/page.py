@@ -116,16 +116,16 @@ def report_session(
             where=str(path),
             hint="add --force, or write elsewhere with -o FILE.",
         )
-    shown = read_contents(folder, reporter=reporter)
-    content = context(shown)
+    contents = read_contents(folder, reporter=reporter)
+    content = context(contents)
     text = render(content)
     files.write_atomically(path, text)
     return WrittenPage(
         path=path,
         n_bytes=len(text.encode()),
         claim=content["claim"],
-        following=words.following(shown, session),
-        simulated=shown.simulated,
+        following=words.following(contents, session),
+        simulated=contents.simulated,
     )
 
 
@@ -210,15 +210,15 @@ def _where(shown: SessionContents, tables: FigureTables) -> str:
 
 def _days(measured: Iterable[Run]) -> str:
     """Text of the days, first to last; empty where there is no run."""
-    found = sorted({run.file.started[:10] for run in measured})
-    if not found:
+    dates = sorted({run.file.started[:10] for run in measured})
+    if not dates:
         return ""
-    return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+    return dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
 
 
 def _gain_figures(tables: FigureTables) -> list[tuple[str, Markup]]:
-    found = _draw_kind("gain", figures.gain, tables, tables.panels)
-    return [(title, svg) for _, title, svg in found]
+    pictures = _draw_kind("gain", figures.gain, tables, tables.panels)
+    return [(title, svg) for _, title, svg in pictures]
 
 
 def _figures(tables: FigureTables) -> list[tuple[str, list[tuple[str, Markup]]]]:
@@ -282,10 +282,10 @@ def write_markdown(folder: Path, path: Path, *, reporter: Reporter) -> None:
         SessionError: no session, or one that cannot be read; or the disk refuses.
         TooLittleDataError: no good sample.
     """
-    shown = read_contents(folder, reporter=reporter)
-    lines = [f"**{_claim(shown)}**", "", _where(shown, tables_of(shown))]
-    for one in shown.files:
-        rows = [_row(rule, one, shown) for rule in one.rules]
+    contents = read_contents(folder, reporter=reporter)
+    lines = [f"**{_claim(contents)}**", "", _where(contents, tables_of(contents))]
+    for one in contents.files:
+        rows = [_row(rule, one, contents) for rule in one.rules]
         if rows:
             heads = {"collective": "collective", "ranks": "ranks", "sizes": "sizes"}
             heads |= {"setting": "setting", "gain": "times as fast, mean", "least": "worst size"}
@@ -378,8 +378,8 @@ def _list_unselectable(shown: SessionContents) -> Iterator[tuple[str, str, str]]
 
 
 def _notices(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
-    found = [*shown.done.warnings, *(shown.choice.notices if shown.choice else ())]
-    for one in dict.fromkeys(found):
+    notices = [*shown.done.warnings, *(shown.choice.notices if shown.choice else ())]
+    for one in dict.fromkeys(notices):
         yield one.message, one.where or words.DASH, one.remedy
 
 
@@ -411,12 +411,12 @@ def _facts(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
         if value:
             yield name, str(value), source
     for one in shown.limits.targets if shown.limits else ():
-        said = (
+        sentence = (
             f"{one.gb_per_s:.1f} GB/s = {one.n_links} × {one.slowest.gb_per_s:.3f} "
             f"({one.slowest}); reached {one.reached_gb_per_s:.1f} GB/s at "
             f"{format_size(one.nbytes)} with {one.setting}"
         )
-        yield f"ceiling of {one.target.collective.value}", said, RATES_FILE
+        yield f"ceiling of {one.target.collective.value}", sentence, RATES_FILE
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -452,12 +452,12 @@ def _lines(file: RuleFileOfSession) -> str:
     if file.path is None:
         return ""
     text = text_of(file.path)
-    kept = [line for line in text.splitlines() if line.startswith("#@") or line[:1] != "#"]
-    more = len(kept) - _MOST_LINES
-    return "\n".join([*kept[:_MOST_LINES], *([f"… {more} more lines"] if more > 0 else [])])
+    lines = [line for line in text.splitlines() if line.startswith("#@") or line[:1] != "#"]
+    more = len(lines) - _MOST_LINES
+    return "\n".join([*lines[:_MOST_LINES], *([f"… {more} more lines"] if more > 0 else [])])
 
 
 def _most(rows: Iterator[tuple[str, ...]], most: int = _MOST_ROWS) -> dict[str, Any]:
     """The first of many rows, and how many more there are."""
-    found = list(rows)
-    return {"rows": found[:most], "more": max(0, len(found) - most)}
+    cells = list(rows)
+    return {"rows": cells[:most], "more": max(0, len(cells) - most)}

@@ -76,29 +76,29 @@ def plot_session(
     where = directory or folder / "plots"
     if directory is not None and not overwrite:
         _check_free(where / f"{name}.{kind}" for name in names or FIGURES for kind in formats)
-    shown = read_contents(folder, reporter=reporter)
-    if shown.choice is None and not any(one.rules for one in shown.files):
+    contents = read_contents(folder, reporter=reporter)
+    if contents.choice is None and not any(one.rules for one in contents.files):
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
-    for one in shown.done.quarantined:
+    for one in contents.done.quarantined:
         reporter.say(f"not measured: {one}: quarantined, {one.reason}")
-    if shown.limits is not None:
-        bounds(shown.limits)
-    tables = tables_of(shown)
+    if contents.limits is not None:
+        bounds(contents.limits)
+    tables = tables_of(contents)
     made: dict[Path, bytes] = {}
     gone: list[Path] = []
     with style.applied():
         for name in names or FIGURES:
             figure = _DRAWN[name](tables)
             if figure is None:
-                said = f"{name} is not drawn: {_WHY_NOT[name]}"
+                message = f"{name} is not drawn: {_WHY_NOT[name]}"
                 # One of an earlier choice would be taken for this one's.
                 old = [where / f"{name}.{kind}" for kind in FIGURE_FORMATS]
                 gone += [path for path in old if directory is None and path.exists()]
-                (reporter.say if names else reporter.detail)(said)
+                (reporter.say if names else reporter.detail)(message)
                 continue
             for kind in formats:
                 made[where / f"{name}.{kind}"] = encoded(
-                    figure, kind, name, simulated=shown.simulated
+                    figure, kind, name, simulated=contents.simulated
                 )
     with disk_errors(where):
         for path, content in made.items():
@@ -205,10 +205,10 @@ def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
 
 
 def _check_free(paths: Iterable[Path]) -> None:
-    taken = [path for path in paths if path.exists()]
-    if taken:
+    existing = [path for path in paths if path.exists()]
+    if existing:
         raise CommandLineError(
-            f"{len(taken)} of the figures exist already: {', '.join(p.name for p in taken)}.",
-            where=str(taken[0].parent),
+            f"{len(existing)} of the figures exist already: {', '.join(p.name for p in existing)}.",
+            where=str(existing[0].parent),
             hint="Give --force to overwrite them, or -o for another folder.",
         )

@@ -159,19 +159,19 @@ def panels(
         below: room for its axis, in inches.
         legend: entries of the one below all panels, if any.
     """
-    shown = names[:MOST_PANELS]
-    columns = min(2, len(shown))
-    n_rows = math.ceil(len(shown) / columns)
+    drawn_names = names[:MOST_PANELS]
+    columns = min(2, len(drawn_names))
+    n_rows = math.ceil(len(drawn_names) / columns)
     width = size[0] * columns
     foot = 0.12 + _ENTRIES * math.ceil(len(legend) / _across(width, legend)) if legend else 0.0
     height = size[1] * n_rows + _HEAD + foot
-    left_out = len(names) - len(shown)
+    left_out = len(names) - len(drawn_names)
     more = f" ({left_out} more are not drawn)" if left_out else ""
     figure = framed(f"{title}{more}", (width, height), simulated=simulated)
     right = 0.24 + (0.1 + beside * _LETTER / 72 if beside else 0.0)
 
     def made() -> Iterator[tuple[str, Axes]]:
-        for number, name in enumerate(shown):
+        for number, name in enumerate(drawn_names):
             row, column = divmod(number, columns)
             x = column * size[0] + _LEFT
             y = foot + (n_rows - 1 - row) * size[1] + below

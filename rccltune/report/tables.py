@@ -114,7 +114,7 @@ def tables_of(shown: SessionContents) -> FigureTables:
         panel: _once([curve for curve in curves if curve.key.view == views[panel]])
         for panel, curves in by_panel.items()
     }
-    said = sorted({str(view) for view in views.values()})
+    view_names = sorted({str(view) for view in views.values()})
     named = shown.choice.baseline if shown.choice else None
     targets = {panel: curves[0].key.target for panel, curves in drawn.items()}
     left_out = shown.choice.left_out if shown.choice else ()
@@ -137,7 +137,7 @@ def tables_of(shown: SessionContents) -> FigureTables:
     return FigureTables(
         panels=tuple(drawn),
         baseline=baseline_words(named),
-        subject=f"{shown.machine}; {', '.join(said[:3])}",
+        subject=f"{shown.machine}; {', '.join(view_names[:3])}",
         simulated=shown.simulated,
         timing_changes=_timing_changes(shown),
         **frames,
@@ -156,13 +156,13 @@ def _timing_changes(shown: SessionContents) -> int | None:
 
 def _view(curves: Sequence[Curve]) -> View:
     """The way to call that is drawn: out of place, graphs, then where most was measured."""
-    found = Counter(curve.key.view for curve in curves)
+    counts = Counter(curve.key.view for curve in curves)
     return min(
-        found,
+        counts,
         key=lambda view: (
             view.placement is Placement.IN_PLACE,
             view.graph is False,
-            -found[view],
+            -counts[view],
             str(view),
         ),
     )

@@ -38,10 +38,10 @@ def times(gain: Estimate | None) -> str:
 def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
     """Marks that a reader must know before anything else: a word and its sentence."""
     if shown.simulated:
-        said = "A node file gave the times: nothing here was measured on hardware."
+        sentence = "A node file gave the times: nothing here was measured on hardware."
         real = shown.done.session.fingerprint.runner
         chose = f" What ran is the choice of {real}; no result was checked." if real else ""
-        yield "SIMULATED", said + chose
+        yield "SIMULATED", sentence + chose
     if shown.refused:
         yield "NOT PROVEN", "The verification of these rules failed: do not use them."
     elif _is_cut_short(shown):
@@ -54,15 +54,21 @@ def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
             f"The times were read from files, and measured elsewhere{whose}; when is not known.",
         )
     if shown.used != shown.done.session.path:
-        said = f"Exports and deploy take the rules of {shown.used.name}/, proven faster at some"
-        yield "OTHER RULES", f"{said} sizes and slower at none; the page of that session has them."
+        sentence = f"Exports and deploy take the rules of {shown.used.name}/, proven faster at some"
+        yield (
+            "OTHER RULES",
+            f"{sentence} sizes and slower at none; the page of that session has them.",
+        )
     variable = "=".join(LL128_FORCED)
     if shown.is_used:
-        said = f"rccltune deploy and the site's exports take these rules, and set {variable}."
-        yield "TO DEPLOY", said
+        sentence = f"rccltune deploy and the site's exports take these rules, and set {variable}."
+        yield "TO DEPLOY", sentence
     elif shown.is_used is not None:
-        said = "The rules of the session around this one are deployed: these are not faster"
-        yield "NOT TO DEPLOY", f"{said} everywhere, and are for jobs that set {variable} anyway."
+        sentence = "The rules of the session around this one are deployed: these are not faster"
+        yield (
+            "NOT TO DEPLOY",
+            f"{sentence} everywhere, and are for jobs that set {variable} anyway.",
+        )
     if shown.is_interrupted:
         command = shown.done.session.command
         again = f" The same command goes on: {command}" if command else ""
@@ -83,13 +89,15 @@ def claim(shown: SessionContents) -> str:
     if bits and any(one.rules for one in shown.files):
         return _keeps_bits(shown, bits)
     verified = [one for one in shown.files if one.verification]
-    kept = [rule for one in verified for rule in one.rules if isinstance(rule, RuleVerdict)]
-    kept = [rule for rule in kept if rule.gain]
-    if kept:
+    verified_rules = [
+        rule for one in verified for rule in one.rules if isinstance(rule, RuleVerdict)
+    ]
+    verified_rules = [rule for rule in verified_rules if rule.gain]
+    if verified_rules:
         rest = sum(not isinstance(one, RuleVerdict) for one in _describe_own_rules(shown))
         more = f" {_are(rest, 'more rule')} not verified." if rest else ""
         how = "verified, with and without the rules in turns"
-        return f"{_gains(shown, kept, _LIBRARY)}: {how}.{more}"
+        return f"{_gains(shown, verified_rules, _LIBRARY)}: {how}.{more}"
     if verified:
         before = sum(one.verification.file.rules_before for one in verified if one.verification)
         if before:
@@ -105,19 +113,21 @@ def claim(shown: SessionContents) -> str:
 
 def _keeps_bits(shown: SessionContents, bits: Sequence[str]) -> str:
     """What rules promise that are chosen for their bits, and what that costs."""
-    said = f"Results keep their bits ({', '.join(bits)}) at every size that a rule reaches"
+    sentence = f"Results keep their bits ({', '.join(bits)}) at every size that a rule reaches"
     if not all(one.verification for one in shown.files if one.rules):
-        return f"{said}, by the sweep's probes: not verified."
+        return f"{sentence}, by the sweep's probes: not verified."
     times = [
         found.rules_us / found.library_us
         for one in shown.files
         if one.verification
         for found in one.verification.file.bits_times
     ]
-    said += ": verified on fresh communicators"
+    sentence += ": verified on fresh communicators"
     if not times:
-        return f"{said}."
-    return f"{said}; calls take {min(times):.2f}× to {max(times):.2f}× of the library's own time."
+        return f"{sentence}."
+    return (
+        f"{sentence}; calls take {min(times):.2f}× to {max(times):.2f}× of the library's own time."
+    )
 
 
 def _swept(shown: SessionContents, rules: Sequence[Rule]) -> str:
@@ -129,10 +139,10 @@ def _swept(shown: SessionContents, rules: Sequence[Rule]) -> str:
             return f"{names}: rules that nobody chose here; what they gain is not known."
         why = "no baseline was measured" if not _has_baseline(shown) else "no baseline is left"
         return f"{names}: fastest settings found; what they gain is unknown, since {why}."
-    seen = "the imported times have it" if shown.is_imported else "the sweep saw it"
+    source = "the imported times have it" if shown.is_imported else "the sweep saw it"
     strange = sum(shown.zone_of(one) is None for one in _describe_own_rules(shown))
     more = f" {_are(strange, 'more rule')} not of the choice." if strange else ""
-    return f"{_gains(shown, gained, baseline)}, as {seen}; not verified.{more}"
+    return f"{_gains(shown, gained, baseline)}, as {source}; not verified.{more}"
 
 
 def _describe_own_rules(shown: SessionContents) -> Iterator[Rule]:
@@ -193,8 +203,8 @@ def _gains(shown: SessionContents, rules: Iterable[Rule], baseline: str) -> str:
 
 def least(rule: Rule, shown: SessionContents) -> str:
     """``1.24×``, the gain of a verified rule at its worst size; a dash where it is not known."""
-    found = _least(rule, shown)
-    return DASH if found is None else f"{found:.2f}×"
+    least = _least(rule, shown)
+    return DASH if least is None else f"{least:.2f}×"
 
 
 def _least(rule: Rule, shown: SessionContents) -> float | None:
@@ -240,27 +250,27 @@ def proof(one: Rule, file: RuleFileOfSession, shown: SessionContents) -> str:
 
 def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     """``verified at 17 sizes, 2 to 4 communicators each; launched one by one 1.44×``."""
-    found = [
+    parts = [
         one
         for one in verification.file.judging
         if verdict.reaches(one.nbytes) and verdict.collective is one.collective
     ]
-    least = min((one.gain.n for one in found), default=0)
-    most = max((one.gain.n for one in found), default=0)
+    least = min((one.gain.n for one in parts), default=0)
+    most = max((one.gain.n for one in parts), default=0)
     repeated = count(most, "communicator")
     each = repeated if least == most else f"{least} to {repeated}"
-    said = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
+    sentence = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
     if verdict.loop is not None:
         loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.value:.2f}×"
-        said += f"; launched one by one {loop}"
+        sentence += f"; launched one by one {loop}"
     if verdict.one_root is not None:
-        said += f"; with one root {verdict.one_root.value:.2f}×"
+        sentence += f"; with one root {verdict.one_root.value:.2f}×"
     if verdict.registered is not None:
-        said += f"; with registered buffers {verdict.registered.value:.2f}×"
+        sentence += f"; with registered buffers {verdict.registered.value:.2f}×"
     if verdict.reg_buff == 0:
-        said += "; for unregistered buffers only"
+        sentence += "; for unregistered buffers only"
     is_checked = any(one.n_wrong is not None for one in verification.file.verdicts)
-    return said if is_checked else f"{said}; results not checked"
+    return sentence if is_checked else f"{sentence}; results not checked"
 
 
 def _describe_evidence(zone: Zone | None, rule: Rule) -> str:
@@ -271,10 +281,12 @@ def _describe_evidence(zone: Zone | None, rule: Rule) -> str:
         return zone.why_unproven
     repeated = count(zone.n_communicators, "communicator")
     how = repeated if zone.is_proven else zone.why_unproven
-    said = f"measured at {count(zone.n_sizes, 'size')}, {how}"
+    sentence = f"measured at {count(zone.n_sizes, 'size')}, {how}"
     if (rule.min_nbytes, rule.max_nbytes) == (zone.min_nbytes, zone.max_nbytes):
-        return said
-    return f"{said}; gain and sizes are those of {format_span(zone.min_nbytes, zone.max_nbytes)}"
+        return sentence
+    return (
+        f"{sentence}; gain and sizes are those of {format_span(zone.min_nbytes, zone.max_nbytes)}"
+    )
 
 
 def use(shown: SessionContents) -> Iterator[str]:
