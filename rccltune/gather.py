@@ -224,8 +224,8 @@ def gather_session(folder: Path) -> ArchiveContent:
             content.left_out[name] = "a link"
         else:
             try:
-                taken = _reduce_file(name, read_regular(path).decode(), names)
-                content.files[f"session/{name}"] = taken.encode()
+                text = _reduce_file(name, read_regular(path).decode(), names)
+                content.files[f"session/{name}"] = text.encode()
             except (RccltuneError, ValueError, RecursionError):
                 content.left_out[name] = "cannot be read"
     return content

@@ -142,7 +142,7 @@ class JobResult:
     def lines(self) -> tuple[str, ...]:
         """The answer, a sentence a line."""
         gain = self.gain
-        made = len(self._values("as-is").keys() & self._values("rules").keys())
+        n_pairs = len(self._values("as-is").keys() & self._values("rules").keys())
         runs = [run for run in self.runs if run.kind == "rules"]
         hits, calls = sum(run.hits for run in runs), sum(run.calls or 0 for run in runs)
         more = " (more is better)" if self.is_rate else ""
@@ -151,7 +151,7 @@ class JobResult:
             f"With the rules: {gain_words(gain) if gain else 'not known'}",
             *self._said_of_bad_rules(),
             f"In force: rules answered {hits} of {calls} calls",
-            *([f"Ended after {made} of {self.planned} pairs"] if made < self.planned else []),
+            *([f"Ended after {n_pairs} of {self.planned} pairs"] if n_pairs < self.planned else []),
             f"Compared: {self.measure}{more}; the first run warms up and is not counted",
             *([f"Note: the job as it is has {', '.join(self.site)}"] if self.site else []),
         )
@@ -172,8 +172,8 @@ class JobResult:
 
     def _values(self, kind: str) -> dict[int, float]:
         """Numbers of a kind's runs that count, by their pair."""
-        found = (run for run in self.runs if run.pair and run.kind == kind)
-        return {run.pair: run.value for run in found if run.value is not None}
+        runs = (run for run in self.runs if run.pair and run.kind == kind)
+        return {run.pair: run.value for run in runs if run.value is not None}
 
     def _said_of_bad_rules(self) -> Sequence[str]:
         runs = [run for run in self.runs if run.kind == "bad-rules"]
@@ -184,12 +184,12 @@ class JobResult:
         gain = self.gain_of("bad-rules")
         if gain is None or not runs[-1].hits:
             return ("With bad rules: not known, since they answered no call",)
-        shown = (
+        lines = (
             "what settings do to this job can be seen here"
             if gain.is_slower
             else "either settings hardly matter to this job, or its runs differ too much to see it"
         )
-        return (f"With bad rules: {gain_words(gain)}: {shown}",)
+        return (f"With bad rules: {gain_words(gain)}: {lines}",)
 
 
 def gain_words(gain: Estimate) -> str:
@@ -293,11 +293,11 @@ def pairs_in(budget_s: float | None, first_s: float, n_kinds: int) -> int:
         return PAIRS
     fitting = int((budget_s - first_s) / (n_kinds * first_s))
     if fitting < FEWEST:
-        wanted = math.ceil(first_s * (1 + n_kinds * FEWEST))
+        needed_s = math.ceil(first_s * (1 + n_kinds * FEWEST))
         raise TooLittleDataError(
             f"a run takes {format_time(1e6 * first_s)}: {max(0, fitting)} pairs fit into the "
             f"budget, and {FEWEST} are the fewest that tell anything",
-            hint=f"give --budget {wanted}s, or let the job do fewer steps.",
+            hint=f"give --budget {needed_s}s, or let the job do fewer steps.",
         )
     return min(fitting, MOST)
 
@@ -348,14 +348,14 @@ class _Trial:
                 return
             # A B, then B A, so that a drift is no gain.
             kinds = tuple(self._given) if pair % 2 else tuple(self._given)[::-1]
-            made = {kind: self._make_run(pair, kind, limit_s) for kind in kinds}
-            pair_s = sum(run.seconds for run in made.values())
-            said = (
+            runs = {kind: self._make_run(pair, kind, limit_s) for kind in kinds}
+            pair_s = sum(run.seconds for run in runs.values())
+            line = (
                 f"{run.failure or f'{run.value:.4g}'} {WORDS[kind]}"
                 for kind in WORDS
-                if (run := made.get(kind))
+                if (run := runs.get(kind))
             )
-            self._reporter.say(f"Pair {pair}: {', '.join(said)}")
+            self._reporter.say(f"Pair {pair}: {', '.join(line)}")
 
     def _refuse_simulated_durations(self, first: JobRun) -> None:
         """Stop where runs would be compared by what the simulator takes."""

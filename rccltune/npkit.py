@@ -117,8 +117,8 @@ def dump_setting(
         LaunchError: it failed, another setting ran, or the dump is of no use.
     """
     home = (folder / FOLDER).resolve()
-    found = instrument.find_instrument(wanted.site, home, None)
-    library = found.ground.library.file
+    here = instrument.find_instrument(wanted.site, home, None)
+    library = here.ground.library.file
     check_dump(into, library)
     into.mkdir(parents=True, exist_ok=True)
     into = into.resolve()
@@ -130,11 +130,11 @@ def dump_setting(
         *[Step(plan.CALL, chosen.setting, call)] * _N_WARMUP,
         Step(plan.MEASURE, chosen.setting, call, plan.LOOP, _EFFORT),
     ]
-    is_forced = chosen.setting.protocol is Protocol.LL128 and is_gated(found.site)
+    is_forced = chosen.setting.protocol is Protocol.LL128 and is_gated(here.site)
     added = [*([LL128_FORCED] if is_forced else []), ("NPKIT_DUMP_DIR", str(into))]
-    ground = replace(found.ground, added=(*found.ground.added, *added))
+    ground = replace(here.ground, added=(*here.ground.added, *added))
     with lock.lock_session(folder, reporter), signals.interruptible():
-        if found.site.node is not None:
+        if here.site.node is not None:
             files.write_atomically(home / store.NODE_FILE, (folder / store.NODE_FILE).read_bytes())
         with waiting_ranks(
             ground, home, site=os.environ, with_plugin=True, largest=chosen.nbytes
@@ -149,7 +149,7 @@ def dump_setting(
     generator, header = find_tools([library, _ROCM])
     return DumpResult(
         chosen=chosen,
-        simulated=found.site.node is not None,
+        simulated=here.site.node is not None,
         run=run.folder,
         folder=into,
         dump=dump,
@@ -204,9 +204,9 @@ def _check_ran(run: Run, chosen: DumpPlan) -> None:
         )
     reasons = {UnusableReason(word) for word in rows_of_runs([run])["unusable"] if word}
     if reasons:
-        said = ", ".join(sorted(reason.meaning for reason in reasons))
+        reasons_text = ", ".join(sorted(reason.meaning for reason in reasons))
         raise LaunchError(
-            f"NPKit's dump is not of {chosen}: {said}",
+            f"NPKit's dump is not of {chosen}: {reasons_text}",
             where=str(run.folder),
             hint="the dump stays where it was written.",
         )
@@ -256,8 +256,8 @@ def find_tools(places: Iterable[Path]) -> tuple[Path | None, Path | None]:
 
 
 def _first(folders: Iterable[Path], names: Sequence[str]) -> Path | None:
-    found = (folder / name for folder in folders for name in names)
-    return next((path.resolve() for path in found if path.is_file()), None)
+    paths = (folder / name for folder in folders for name in names)
+    return next((path.resolve() for path in paths if path.is_file()), None)
 
 
 def next_command(generator: Path | None, header: Path | None, dump: Path, output: Path) -> str:

@@ -230,8 +230,10 @@ def remark(library: str | None, scale: Scale, arch: str | None) -> str | None:
     rows = {row: None for one in TUNABLE for row in overwrites(library, one, scale, arch)}
     if not rows:
         return None
-    said = "; ".join(_describe_row(library, row, row.collectives, scale.n_ranks) for row in rows)
-    return f"{said}. What NCCL_PROTO forces runs; verify asks this library at each rule's ends"
+    rows_text = "; ".join(
+        _describe_row(library, row, row.collectives, scale.n_ranks) for row in rows
+    )
+    return f"{rows_text}. What NCCL_PROTO forces runs; verify asks this library at each rule's ends"
 
 
 def losses(

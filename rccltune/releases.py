@@ -42,8 +42,8 @@ def dotted(version: Version | None) -> str:
 
 def parse_library(text: str | None) -> tuple[LibraryVendor, Version] | None:
     """Family and version of ``RCCL 2.22.3-develop:abc``; None for anything else."""
-    found = _NAMED.match(text.strip()) if text else None
-    return (LibraryVendor(found[1]), version_of(found[2])) if found else None
+    match = _NAMED.match(text.strip()) if text else None
+    return (LibraryVendor(match[1]), version_of(match[2])) if match else None
 
 
 def name_library(version: str | None, arch: str | None) -> str | None:
@@ -316,8 +316,8 @@ def sets_memory_at_once(rocm: str | None) -> bool:
 
 def rocm_of(number: Version) -> tuple[str, str] | None:
     """First and last ROCm that brought an RCCL; None where that is not known."""
-    found = [one.rocm for one in _RCCL if one.number == dotted(number) and one.rocm]
-    return (found[0][0], found[-1][1]) if found else None
+    rocms = [one.rocm for one in _RCCL if one.number == dotted(number) and one.rocm]
+    return (rocms[0][0], rocms[-1][1]) if rocms else None
 
 
 def since(does: Callable[[Release], bool]) -> str:
@@ -325,7 +325,7 @@ def since(does: Callable[[Release], bool]) -> str:
 
     A family whose releases always did, or whose last one does not, is left out.
     """
-    found = []
+    names = []
     for table in (_RCCL, _NCCL):
         lacking = [place for place, one in enumerate(table) if not does(one)]
         if not lacking or lacking[-1] == len(table) - 1:
@@ -334,8 +334,8 @@ def since(does: Callable[[Release], bool]) -> str:
         number = dotted(one.first) if one.rocm is None else f"{one.number} (ROCm {one.rocm[0]})"
         if one.rocm is not None and one.number == before.number:
             number = f"of ROCm {one.rocm[0]}"
-        found.append(f"{one.family.value} {number}")
-    return " or ".join(found)
+        names.append(f"{one.family.value} {number}")
+    return " or ".join(names)
 
 
 # For sentences to users.
@@ -358,8 +358,8 @@ def hosts_of(abi: int) -> str:
 
 def releases_of(pairs: Iterable[tuple[str, str]]) -> list[Release]:
     """Lines of RCCL by number and first ROCm."""
-    wanted = set(pairs)
-    return [one for one in _RCCL if one.rocm and (one.number, one.rocm[0]) in wanted]
+    wanted_pairs = set(pairs)
+    return [one for one in _RCCL if one.rocm and (one.number, one.rocm[0]) in wanted_pairs]
 
 
 def listed(releases: Sequence[Release]) -> str:

@@ -148,23 +148,23 @@ class Steps:
             return float(end - start) / 1e6
         if not (end.query() and start.query()):
             return None
-        taken = float(start.elapsed_time(end))
+        ms = float(start.elapsed_time(end))
         self._free += (start, end)
-        return taken
+        return ms
 
     def _collect(self) -> None:
         """Read what is known by now."""
         while self._waiting:
             at, start, end = self._waiting[0]
             try:
-                taken = self._ms_between(start, end)
+                ms = self._ms_between(start, end)
             except RuntimeError:  # two devices; a GPU that failed is the job's to tell
-                taken = 0.0
-            if taken is None:
+                ms = 0.0
+            if ms is None:
                 break
             self._waiting.popleft()
-            if taken > 0:
-                self._times.append((at, taken))
+            if ms > 0:
+                self._times.append((at, ms))
         if len(self._times) > _MOST:
             self.every *= 2
             self._times = [one for one in self._times if one[0] % self.every == 0]
@@ -180,7 +180,7 @@ class Steps:
             while self._waiting and time.monotonic() < until:
                 time.sleep(0.001)
                 self._collect()
-        found = {
+        plain = {
             "rank": self._rank[0],
             "ranks": self._rank[1],
             "clock": "host" if self._cuda is None else "cuda",
@@ -188,8 +188,8 @@ class Steps:
             "every": self.every,
             "times_ms": [round(taken, 6) for _, taken in self._times],
         }
-        _write(found)
-        return found
+        _write(plain)
+        return plain
 
 
 _STEPS = Steps()
@@ -258,12 +258,12 @@ def enable(place: str | os.PathLike[str]) -> None:
 def _rule_file(place: Path) -> Path:
     if place.is_file():
         return place.resolve()
-    found = sorted(place.glob("rccl_tuner*.csv"))
-    if len(found) > 1:
-        named = ", ".join(path.name for path in found)
+    files = sorted(place.glob("rccl_tuner*.csv"))
+    if len(files) > 1:
+        named = ", ".join(path.name for path in files)
         raise ValueError(f"{place} has several rule files, name one of them: {named}")
-    if found:
-        return found[0].resolve()
+    if files:
+        return files[0].resolve()
     raise FileNotFoundError(f"{place} has no rule file (rccl_tuner*.csv)")
 
 

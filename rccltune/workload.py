@@ -148,8 +148,8 @@ class Workload:
     @property
     def scales(self) -> tuple[Scale, ...]:
         """Scales of the counts, smallest first."""
-        found = {count.scale for count in self.counts}
-        return tuple(sorted(found, key=lambda s: (s.n_nodes, s.n_ranks)))
+        scales = {count.scale for count in self.counts}
+        return tuple(sorted(scales, key=lambda s: (s.n_nodes, s.n_ranks)))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -162,14 +162,14 @@ class Workload:
         import pandas as pd
 
         sizes = ("nbytes", "min_nbytes", "max_nbytes", "calls", "total_nbytes")
-        made = pd.DataFrame({name: [getattr(one, name) for one in self.counts] for name in sizes})
-        made.insert(0, "collective", [one.collective.value for one in self.counts])
-        made.insert(1, "n_nodes", [one.scale.n_nodes for one in self.counts])
-        made.insert(2, "n_ranks", [one.scale.n_ranks for one in self.counts])
-        made["of_calls"] = made["calls"] / (self.calls or 1)
-        made["of_bytes"] = made["total_nbytes"] / (self.total_nbytes or 1)
-        largest = made[["of_calls", "of_bytes"]].max(axis=1)
-        found: pd.DataFrame = made.iloc[(-largest).argsort(kind="stable")].reset_index(drop=True)
+        table = pd.DataFrame({name: [getattr(one, name) for one in self.counts] for name in sizes})
+        table.insert(0, "collective", [one.collective.value for one in self.counts])
+        table.insert(1, "n_nodes", [one.scale.n_nodes for one in self.counts])
+        table.insert(2, "n_ranks", [one.scale.n_ranks for one in self.counts])
+        table["of_calls"] = table["calls"] / (self.calls or 1)
+        table["of_bytes"] = table["total_nbytes"] / (self.total_nbytes or 1)
+        largest = table[["of_calls", "of_bytes"]].max(axis=1)
+        found: pd.DataFrame = table.iloc[(-largest).argsort(kind="stable")].reset_index(drop=True)
         return found
 
     @property
@@ -182,7 +182,7 @@ class Workload:
             for name in ("beyond", "missing", "unknown")
         )
         aside = ", ".join(f"{calls} {name}" for name, calls in self.aside.items())
-        said = {
+        sums = {
             f"{n_open} of {len(self.recordings)} recordings were never finished: their process "
             "was killed or still runs, and what it called since its last snapshot is lost": n_open,
             f"{beyond} calls had more sizes than are kept one by one; they stand in rows of a "
@@ -193,7 +193,7 @@ class Workload:
             f"seen beside them, and not tuned: {aside}": aside,
         }
         blind = [text for source, text in _BLIND.items() if source in sources]
-        return [*self.cuts, *blind, *(text for text, is_so in said.items() if is_so)]
+        return [*self.cuts, *blind, *(text for text, is_so in sums.items() if is_so)]
 
     def ranks_at(self, scale: Scale) -> int:
         """Number of ranks whose calls of this scale were counted; 1 where nobody says.
@@ -257,9 +257,9 @@ def read_workloads(paths: Sequence[Path]) -> Workload:
 
 def snapshots_beside(paths: Sequence[Path]) -> list[Path]:
     """Snapshots that killed ranks left beside these files, and that are not among them."""
-    given = {path.resolve() for path in paths}
-    beside = (path.parent.glob(f"{glob.escape(path.name)}.*.part") for path in given)
-    return sorted({path for found in beside for path in found} - given)
+    resolved = {path.resolve() for path in paths}
+    beside = (path.parent.glob(f"{glob.escape(path.name)}.*.part") for path in resolved)
+    return sorted({path for found in beside for path in found} - resolved)
 
 
 def add_workloads(parts: Sequence[Workload]) -> Workload:
@@ -271,8 +271,10 @@ def add_workloads(parts: Sequence[Workload]) -> Workload:
         CommandLineError: the same recording is in two of them.
     """
     whole = {one.identity for part in parts for one in part.recordings if one.is_finished}
-    kept = [part for part in parts if not _is_superseded(part, whole)]
-    recordings = sorted((one for part in kept for one in part.recordings), key=lambda r: r.identity)
+    parts_once = [part for part in parts if not _is_superseded(part, whole)]
+    recordings = sorted(
+        (one for part in parts_once for one in part.recordings), key=lambda r: r.identity
+    )
     for one, other in pairwise(recordings):
         if one.identity == other.identity:
             raise CommandLineError(
@@ -282,10 +284,10 @@ def add_workloads(parts: Sequence[Workload]) -> Workload:
                 "(*.part).",
             )
     aside: Counter[str] = Counter()
-    for part in kept:
+    for part in parts_once:
         aside.update(part.aside)
     return Workload(
-        counts=merge_counts(count for part in kept for count in part.counts),
+        counts=merge_counts(count for part in parts_once for count in part.counts),
         recordings=tuple(recordings),
         aside=dict(sorted(aside.items())),
         cuts=tuple(sorted(cut for part in parts for cut in part.cuts)),

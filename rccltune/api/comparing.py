@@ -51,7 +51,7 @@ def compare(
     """
     if are_sessions(a, b):
         return compare_sessions(Path(a), Path(b), margin)
-    asked = request_of(
+    request = request_of(
         (a, b),
         options_of(options),
         known=catalog_with(path_of(sides)),
@@ -61,7 +61,7 @@ def compare(
         force=force,
     )
     telling = reporter or LogReporter()
-    prepared = prepare(asked)
+    prepared = prepare(request)
     for said in prepared.remarks:
         telling.say(said)
     return measure_comparison(prepared, telling)

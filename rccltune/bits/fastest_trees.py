@@ -75,9 +75,9 @@ def choose_same_bits(
     found: list[Zone] = []
     chosen: list[OneTree] = []
     for target in dict.fromkeys(zone.target for zone in zones):
-        own = [zone for zone in zones if zone.target == target]
+        mine = [zone for zone in zones if zone.target == target]
         if not target.collective.reduces:
-            found += own
+            found += mine
             continue
         known = probes.classes(table, target.collective, trees, target.scale.n_ranks)
         one = _fastest(known, samples, target)
@@ -157,7 +157,7 @@ def _zones(one: OneTree, samples: pd.DataFrame, target: Target, tolerance: float
     is_good = loss <= max(np.log1p(tolerance), 1e-9)
     states = fewest_zones(np.where(is_good, loss, np.inf), is_good, np.full(len(nbytes), np.inf))
     parts = np.split(np.arange(len(nbytes)), np.flatnonzero(np.diff(states)) + 1)
-    found = []
+    candidates = []
     low = 0
     for part, after in zip(parts, [*parts[1:], None], strict=True):
         row = int(states[part[0]])
@@ -169,15 +169,15 @@ def _zones(one: OneTree, samples: pd.DataFrame, target: Target, tolerance: float
             high = size_where_equal(nbytes[ends], ratio)
         regret = float(np.expm1(loss[row, part].max()))
         zone = _zone(target, setting, nbytes[part].tolist(), regret)
-        found.append(replace(zone, min_nbytes=low, max_nbytes=high))
+        candidates.append(replace(zone, min_nbytes=low, max_nbytes=high))
         low = high + 1
-    return _with_gap(target, found, one.largest)
+    return _with_gap(target, candidates, one.largest)
 
 
 def _zone(
     target: Target, setting: Setting, sizes: Sequence[int] = (), regret: float | None = None
 ) -> Zone:
-    made = Zone(
+    zone = Zone(
         target=target,
         min_nbytes=0,
         max_nbytes=MAX_NBYTES,
@@ -187,7 +187,7 @@ def _zone(
         n_sizes=len(sizes),
         worst_regret=regret,
     )
-    return rounded_record(made)
+    return rounded_record(zone)
 
 
 def _with_gap(target: Target, zones: Sequence[Zone], largest: int) -> list[Zone]:

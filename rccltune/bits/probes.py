@@ -178,13 +178,13 @@ def classes(
         trees: text of each by its number.
         n_ranks: of the communicator.
     """
-    own = _orders(table, collective)
+    orders = _orders(table, collective)
     found: dict[str, list[tuple[Setting, int]]] = {}
-    for word, rows in own.groupby("setting", sort=False):
+    for word, rows in orders.groupby("setting", sort=False):
         setting = Setting.parse(str(word))
         largest = int(rows["nbytes"].max())
-        wanted = {step.line for step in all_steps(collective, [setting], largest, n_ranks)}
-        if is_one_tree(rows) and wanted <= set(_lines(rows)):
+        lines = {step.line for step in all_steps(collective, [setting], largest, n_ranks)}
+        if is_one_tree(rows) and lines <= set(_lines(rows)):
             found.setdefault(str(rows["tree"].iloc[0]), []).append((setting, largest))
     by_size = sorted(found.items(), key=lambda one: -len(one[1]))
     return tuple(
@@ -206,14 +206,14 @@ def is_one_tree(rows: pd.DataFrame) -> bool:
         rows: of probes of one setting, or of one rule file, of one collective.
     """
     widths = rows["dtype"].map(BYTES)
-    told = zip(rows["setting"], rows["answer"], rows["ran"], strict=True)
+    cells = zip(rows["setting"], rows["answer"], rows["ran"], strict=True)
     return bool(
         len(rows)
         and (rows["trees"] == 1).all()
         and (rows["tree"] == rows["tree"].iloc[0]).all()
         and (rows["wrong"] == 0).all()
         and (rows["checked"] == rows["nbytes"] / widths).all()
-        and all(_ran_as_asked(*words) for words in told)
+        and all(_ran_as_asked(*words) for words in cells)
     )
 
 

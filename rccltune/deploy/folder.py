@@ -373,11 +373,11 @@ def _library_lines(file: RuleFile) -> list[str]:
     """What happens in a job with another library than the rules were measured with."""
     if file.library is None:
         return []
-    said = (
+    sentence = (
         f"They were measured with {file.library}: in a job with another release the plugin warns, "
         "and with RCCLTUNE_STRICT=1 on all ranks it refuses them."
     )
-    return [said]
+    return [sentence]
 
 
 def check(done: Deployment, folder: Path) -> None:
@@ -398,8 +398,8 @@ def check(done: Deployment, folder: Path) -> None:
     )
     pairs = (one.partition(b"=")[::2] for one in ran.stdout.split(b"\0"))
     exported = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
-    wanted = done.variables(folder)
-    if ran.returncode or {name: exported.get(name) for name in wanted} != wanted:
+    variables = done.variables(folder)
+    if ran.returncode or {name: exported.get(name) for name in variables} != variables:
         raise VerificationError(
             f"env.sh does not set what it should: {printable(os.fsdecode(ran.stderr))}",
             where=str(done.directory),
@@ -408,7 +408,7 @@ def check(done: Deployment, folder: Path) -> None:
     host = PluginLibrary(folder / plugin.LIBRARY)
     check_plugin(host.path)
     for one in done.rules:
-        _check_rules(host, one, {name: exported[name] for name in wanted}, folder)
+        _check_rules(host, one, {name: exported[name] for name in variables}, folder)
 
 
 def _check_rules(
@@ -435,8 +435,8 @@ def _check_rules(
             for rule in rules:
                 call = {"num_pipe_ops": rule.num_pipe_ops or 1, "reg_buff": rule.reg_buff or 0}
                 size = rule.min_nbytes
-                made = decisions(opened, rule.collective, table, (size,), **call)
-                answer = next(each.setting for each in reversed(made) if each.min_nbytes <= size)
+                answers = decisions(opened, rule.collective, table, (size,), **call)
+                answer = next(each.setting for each in reversed(answers) if each.min_nbytes <= size)
                 if answer is None or rule.setting.contradicts(answer):
                     raise VerificationError(
                         f"the plugin answers {answer} where line {rule.line} says {rule.setting} "

@@ -102,15 +102,15 @@ def _check_alike(sessions: Sequence[Session]) -> None:
         libraries = {first.setup.library, session.setup.library} - {None}
         same = (other.arch, other.cu_count, other.mode, other.product)
         if session.setup.environment != first.setup.environment:
-            said = "two environments"
+            difference = "two environments"
         elif len(libraries) > 1:
-            said = f"two libraries: {first.setup.library} and {session.setup.library}"
+            difference = f"two libraries: {first.setup.library} and {session.setup.library}"
         elif same != (mine.arch, mine.cu_count, mine.mode, mine.product):
-            said = f"two machines: {mine.words} and {other.words}"
+            difference = f"two machines: {mine.words} and {other.words}"
         else:
             continue
         raise SessionError(
-            f"{first.path} and {session.path} are of {said}",
+            f"{first.path} and {session.path} are of {difference}",
             where=str(session.path),
             hint="deploy each into a folder of its own.",
         )
@@ -148,11 +148,11 @@ def _rules_of(session: Session, *, unproven: bool) -> tuple[DeployedRuleFile, ..
 def _join_scales(files: Sequence[DeployedRuleFile]) -> DeployedRuleFile:
     """Files of one name, of sessions that differ in scale, as one."""
     content = joined([(one.path, one.content) for one in files])
-    made = _rules(files[0].path, content)
+    rules = _rules(files[0].path, content)
     verified = [one.verified for one in files]
     # A rule that nobody verified makes the file one.
     words = None if None in verified else "; ".join(dict.fromkeys(filter(None, verified)))
-    return replace(made, verified=words)
+    return replace(rules, verified=words)
 
 
 def _absolute(directory: Path) -> Path:
@@ -213,8 +213,8 @@ def _changed(folder: Path, rules: Sequence[DeployedRuleFile]) -> tuple[str, ...]
 
 def _check_names(rules: Sequence[DeployedRuleFile]) -> None:
     """Check that the plugin can find the right one of several files by its name."""
-    found = {one.name: _FOUND_BY_NAME.fullmatch(one.name) for one in rules}
-    odd = [one.name for one in rules if (m := found[one.name]) is None or m[1] != one.placement]
+    matches = {one.name: _FOUND_BY_NAME.fullmatch(one.name) for one in rules}
+    odd = [one.name for one in rules if (m := matches[one.name]) is None or m[1] != one.placement]
     if len(rules) > 1 and odd:
         raise CommandLineError(
             f"these are {len(rules)} rule files, and the plugin finds them by arch, mode and "

@@ -153,9 +153,11 @@ def _library(every: Sequence[ImportedFile], folder: Path) -> str | None:
 
 def _check_environments(every: Sequence[ImportedFile], folder: Path) -> None:
     """Raise SessionError where files ran under other variables than those that are there."""
-    told = [(one.name or one.id, one.environment) for one in every if one.environment is not None]
-    for name, other in told[1:]:
-        first_name, first = told[0]
+    environments = [
+        (one.name or one.id, one.environment) for one in every if one.environment is not None
+    ]
+    for name, other in environments[1:]:
+        first_name, first = environments[0]
         names = [one for one in sorted({*first, *other}) if first.get(one) != other.get(one)][:4]
         if names:
             mine, others = (

@@ -39,7 +39,7 @@ def lock_session(folder: Path, reporter: Reporter) -> Iterator[None]:
         SessionError: the disk refuses.
     """
     marker = folder / MARKER
-    made = not folder.exists()
+    is_new = not folder.exists()
     with disk_errors(marker):
         folder.mkdir(parents=True, exist_ok=True)
         while not _create(marker):
@@ -49,7 +49,7 @@ def lock_session(folder: Path, reporter: Reporter) -> Iterator[None]:
         yield
     finally:
         marker.unlink(missing_ok=True)
-        if made and not any(folder.iterdir()):
+        if is_new and not any(folder.iterdir()):
             folder.rmdir()
 
 

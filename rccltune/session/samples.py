@@ -52,10 +52,10 @@ def load_frame(
     if stored is not None:
         return stored
     reporter.say(why_made_again(opened))
-    kept = (derived or DerivedFiles(opened.path, reporter)).keep(
+    samples = (derived or DerivedFiles(opened.path, reporter)).keep(
         "samples.csv", lambda: _made_again(opened, reporter)
     )
-    return frame_from_logs(opened) if kept is None else kept
+    return frame_from_logs(opened) if samples is None else samples
 
 
 def why_made_again(opened: Session) -> str:
@@ -136,8 +136,8 @@ def _samples_of_runs(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFra
 
 def _setting_cell(word: str) -> str:
     """A setting as samples.csv names it; empty where the row names none."""
-    found = setting_of(word)
-    return "" if found is None else str(found)
+    setting = setting_of(word)
+    return "" if setting is None else str(setting)
 
 
 def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
@@ -153,8 +153,10 @@ def _orders(table: pd.DataFrame, timed: pd.DataFrame) -> tuple[pd.Series, pd.Ser
     cell = ["collective", "setting", "dtype", "nbytes"]
     probed = table[(table["step"] == plan.ORDER) & (table["purpose"] == plan.ORDERS)]
     first = probed.groupby(cell)[["trees", "signature"]].first()
-    found = timed[cell].join(first, on=cell)
-    return found["trees"].astype("Int64"), found["signature"].fillna("").astype(str)
+    rows_with_words = timed[cell].join(first, on=cell)
+    return rows_with_words["trees"].astype("Int64"), rows_with_words["signature"].fillna("").astype(
+        str
+    )
 
 
 def _of_logs(folder: Path, measured: Iterable[Run]) -> Iterator[pd.DataFrame]:
@@ -168,14 +170,12 @@ def _of_logs(folder: Path, measured: Iterable[Run]) -> Iterator[pd.DataFrame]:
     from rccltune.logs import parsed_log
 
     for one in store.imported_files(folder):
-        found = parsed_log.read_log(store.raw_log(folder, one.id), one.stated, one.id)
-        yield sample_table.framed(found.table, found.keys)
+        log = parsed_log.read_log(store.raw_log(folder, one.id), one.stated, one.id)
+        yield sample_table.framed(log.table, log.keys)
     for run in measured:
         if run.has_log_table and run.file.stated is not None:
-            found = parsed_log.read_launch(
-                store.raw_log(folder, run.name), run.file.stated, run.name
-            )
-            yield sample_table.framed(found.table, found.keys)
+            log = parsed_log.read_launch(store.raw_log(folder, run.name), run.file.stated, run.name)
+            yield sample_table.framed(log.table, log.keys)
 
 
 def bring_up_to_date(folder: Path) -> None:

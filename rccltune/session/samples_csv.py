@@ -68,8 +68,8 @@ def _check(path: Path, mistakes: list[tuple[int, str]]) -> None:
     """Raise SessionError with all mistakes, where there are any."""
     if mistakes:
         (line, why), *more = sorted(mistakes)
-        said = [f"line {number}: {words}" for number, words in sorted(mistakes)]
-        raise _unreadable(f"{path}:{line}", gathered(said) if more else why)
+        sentences = [f"line {number}: {words}" for number, words in sorted(mistakes)]
+        raise _unreadable(f"{path}:{line}", gathered(sentences) if more else why)
 
 
 def _unreadable(where: str, why: str) -> SessionError:

@@ -176,8 +176,8 @@ def imported_files(path: Path) -> tuple[ImportedFile, ...]:
     Raises:
         SessionError: the record of one cannot be read.
     """
-    found = sorted((path / "launches").glob(f"*/{IMPORTED}"))
-    return tuple(read_json(ImportedFile, read_regular(own), str(own), _ANEW) for own in found)
+    records = sorted((path / "launches").glob(f"*/{IMPORTED}"))
+    return tuple(read_json(ImportedFile, read_regular(one), str(one), _ANEW) for one in records)
 
 
 def library_versions(path: Path) -> set[str | None]:
@@ -200,8 +200,8 @@ def id_of(sha256: str | None, stated: StatedFacts) -> str:
 def raw_log(path: Path, name: str) -> Path:
     """The raw log of a run or an imported file, by the name that samples have of it."""
     folder = folder_named(path, name)
-    own = folder / RAW_LOG
-    return own if own.exists() or folder.parent.name != runs.FOLDER else folder / runs.LOG_FILE
+    log = folder / RAW_LOG
+    return log if log.exists() or folder.parent.name != runs.FOLDER else folder / runs.LOG_FILE
 
 
 def folder_named(path: Path, name: str) -> Path:
@@ -305,11 +305,12 @@ def launches_digest(path: Path) -> str:
 
     The names of all imported files; a run counts as far as it went.
     """
-    complete = sorted(own.parent.name for own in (path / "launches").glob(f"*/{IMPORTED}"))
+    complete = sorted(record.parent.name for record in (path / "launches").glob(f"*/{IMPORTED}"))
     for number in runs.numbers(path):
-        own = path / runs.FOLDER / str(number)
+        run_folder = path / runs.FOLDER / str(number)
         sizes = [
-            file.stat().st_size for file in (*own.glob("rank-*.csv"), *own.glob(runs.END_FILE))
+            file.stat().st_size
+            for file in (*run_folder.glob("rank-*.csv"), *run_folder.glob(runs.END_FILE))
         ]
         complete.append(f"{number} {sum(sizes)}")
     return hashlib.sha256("\n".join(complete).encode()).hexdigest()[:16]
