@@ -171,7 +171,7 @@ def drawn(
         rules_us=10.0,
         answer=np.where(ruled, str(SETTING), "none"),
         is_asked=True,
-        is_alike=[not one for one in ruled],
+        is_equivalent=[not one for one in ruled],
     )
     return made
 

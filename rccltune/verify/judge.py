@@ -21,8 +21,9 @@ for unregistered buffers alone, which calls that have such must prove.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log1p
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -33,30 +34,34 @@ from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, level_of, more_often
 from rccltune.model.choice import RESTORES, Rule, RuleState, SizeVerdict, Verdict
+from rccltune.model.estimate import Estimate
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.ranks.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
+from rccltune.verify.site_and_idle import EQUAL
 from rccltune.verify.sizes import SLIGHT, PairTable, verdict_at
 from rccltune.verify.verdict import RuleVerdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Chance of a mistake that all rules of a file share, of harm by the loop.
-_LOOP_LEVEL: Final = 0.01
+# Chance of a mistake that all rules of a file share, of harm by what is timed beside them.
+_HARM_LEVEL: Final = 0.02
 # What calls with one root may lose, being another use than the one that a rule is chosen for.
 _WITH_ONE_ROOT: Final = log1p(-0.02)
+# What a proven rule may lose by calls of another kind, by their name in RuleVerdict.
+_HARMS: Final = (
+    ("loop", SLIGHT, "launched one by one"),
+    ("one_root", _WITH_ONE_ROOT, "with one root"),
+    ("bfloat16", SLIGHT, "in bfloat16"),
+)
 # Chance by which more stalls than without rules are luck.
 _STALLS: Final = 0.001
-# What a rule that restores may lose to the site as it is: nothing of so much.
-_RESTORED: Final = log1p(-RESTORED)
-# The idle plugin is the library where they are shown to differ by less.
-_EQUAL: Final = log1p(0.01)
 _SHOWN: Final = 3
 
 _UNTIMED: Final = (RuleState.UNDECIDED, "nothing of it was timed")
-_SLOWER_REGISTERED: Final = "slower with registered buffers"
 _NOT_SELECTABLE: Final = (RuleState.NOT_SELECTABLE, "the library does not let it be chosen")
+_SLOWER_REGISTERED: Final = "slower with registered buffers"
 
 IdleCost: TypeAlias = Callable[[Collective, Sequence[int]], "LogMean | None"]
 Indices: TypeAlias = npt.NDArray[np.intp]
@@ -97,393 +102,366 @@ def judge(
         wrong: those with wrong results.
         idle_cost: log(site as it is / idle plugin) of a collective in the mean over sizes.
         keeps_ends: judge rules as they are: nothing is cut off.
-        only: rules that were narrowed already, and are judged alone: ends that gain next to nothing
+        only: rules that were trimmed already, and are judged alone: ends that gain next to nothing
             stay, being no harm; empty for all.
         n_rules: that share the level; None for the rules that are judged.
     """
     checked, wrong = checked or {}, wrong or {}
     tables = {
-        Collective(name): PairTable(own) for name, own in pairs.groupby("collective", sort=False)
+        Collective(name): PairTable(rows) for name, rows in pairs.groupby("collective", sort=False)
     }
     n_sizes = sum(
         answering(rules, name, int(nbytes)) is not None
-        for name, one in tables.items()
-        for nbytes in one.nbytes
+        for name, table in tables.items()
+        for nbytes in table.nbytes
     )
-    judging = _FileJudge(
-        rules=rules,
-        least=log1p(min_gain),
-        wrong=wrong,
+    n_sharing = n_rules or sum(not one.fallback for one in rules)
+    criteria = _Criteria(
+        min_gain=log1p(min_gain),
+        level=level_of(n_sharing),
+        harm_level=level_of(n_sharing, _HARM_LEVEL),
+        size_level=level_of(n_sizes),
         idle_cost=idle_cost,
         keeps_ends=keeps_ends,
         is_again=bool(only),
-        n_rules=n_rules or max(1, sum(not one.fallback for one in rules)),
-        n_sizes=max(1, n_sizes),
     )
-    found = [
-        part for rule in only or rules for part in judging.parts(rule, tables.get(rule.collective))
-    ]
+    parts: list[RuleVerdict] = []
+    for rule in only or rules:
+        table = tables.get(rule.collective)
+        why: tuple[RuleState, str] | None = _UNTIMED
+        if table is not None:
+            at = _answered_sizes(rules, rule, table)
+            why = _why_gone(rules, rule, table, at, wrong.get(rule.collective, ()))
+            if why is None:
+                parts += _RuleJudge(criteria, rule, table, at).judge()
+        # A fallback that nobody needed is no rule.
+        if why is not None and not (rule.fallback and why == _UNTIMED):
+            parts.append(RuleVerdict.of(rule, *why))
     sizes = [
         size
-        for name, one in tables.items()
-        for size in one.sizes(
-            name, checked.get(name, ()), wrong.get(name, ()), judging.level_of_a_size
+        for name, table in tables.items()
+        for size in table.judge_sizes(
+            name, checked.get(name, ()), wrong.get(name, ()), criteria.size_level
         )
     ]
-    return JudgedFile(rules=tuple(found), sizes=tuple(sizes))
+    return JudgedFile(rules=tuple(parts), sizes=tuple(sizes))
+
+
+def _answered_sizes(rules: Sequence[Rule], rule: Rule, table: PairTable) -> Indices:
+    """Sizes that a rule answered, or was asked for first where none did."""
+    sizes = zip(table.nbytes, table.answers, strict=True)
+    answered = [answering(rules, rule.collective, int(n), words) is rule for n, words in sizes]
+    return np.flatnonzero(answered)
+
+
+def _why_gone(
+    rules: Sequence[Rule],
+    rule: Rule,
+    table: PairTable,
+    at: Indices,
+    wrong: Collection[int],
+) -> tuple[RuleState, str] | None:
+    """Why nothing is left of a rule, whatever it gains; None where its sizes decide."""
+    if not is_called(rule):
+        return RuleState.UNDECIDED, "its regBuff or numPipeOps is of calls that are not timed"
+    if not len(at):
+        firsts = (answering(rules, rule.collective, int(n)) for n in table.nbytes)
+        # Where it comes first, a rule behind it answered.
+        return _NOT_SELECTABLE if any(one is rule for one in firsts) else _UNTIMED
+    if not table.is_asked[at].any():
+        return RuleState.BYPASSED, "the library asks no tuner there"
+    if (~table.is_asked[at] | (table.answers[at] == "none")).all():
+        return _NOT_SELECTABLE
+    wrong_here = [format_size(int(n)) for n in table.nbytes[at] if int(n) in wrong]
+    if wrong_here:
+        return RuleState.WRONG, f"wrong results at {', '.join(wrong_here[:_SHOWN])}"
+    why = _more_stalls(table, at)
+    return (RuleState.SLOWER, why) if why else None
+
+
+def _more_stalls(table: PairTable, at: Indices) -> str:
+    """Why a rule goes whose timings stall more often than without it; else empty."""
+    here, everywhere = table.stalls.iloc[at].sum(), table.stalls.sum()
+    hits, n = int(here["stalls_rules"]), int(here["n_rules"])
+    others, n_others = int(everywhere["stalls_library"]), int(everywhere["n_library"])
+    if not hits or more_often(hits, n, others, n_others) >= _STALLS:
+        return ""
+    return f"{hits} of {n} timings stalled, {others} of {n_others} without it"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FileJudge:
-    """Judges rules of a file, one after the other; see :func:`judge` for what it is told."""
+class _Criteria:
+    """What every rule of a file is judged by; see :func:`judge`.
 
-    rules: Sequence[Rule]
-    least: float
-    wrong: Mapping[Collective, frozenset[int]]
+    Attributes:
+        min_gain: log of what a rule must gain.
+        level: of a rule's interval.
+        harm_level: of the interval of a rule's calls of another kind.
+        size_level: of the interval by which a size is slower, in either placement.
+    """
+
+    min_gain: float
+    level: float
+    harm_level: float
+    size_level: float
     idle_cost: IdleCost
     keeps_ends: bool
     is_again: bool
-    n_rules: int
-    n_sizes: int
 
-    @property
-    def level_of_a_size(self) -> float:
-        """Of the interval by which a size is slower, in either placement: all share the chance."""
-        return level_of(self.n_sizes)
+    def is_slower(self, size: LogMean) -> bool:
+        """Whether a size is slower."""
+        return verdict_at(size, self.size_level) is Verdict.SLOWER
 
-    @property
-    def level(self) -> float:
-        """Of a rule's interval: all rules share the chance of a mistake."""
-        return level_of(self.n_rules)
+    def has_no_gain(self, size: LogMean) -> bool:
+        """Whether a size gains next to nothing."""
+        return size.log < self.min_gain / 2 and size.log + size.se < self.min_gain
 
-    def parts(self, rule: Rule, table: PairTable | None) -> Iterator[RuleVerdict]:
-        """What is left of a rule, and what goes; nothing of a fallback that nobody needed."""
-        if table is None:
-            gone: tuple[RuleState, str] | None = _UNTIMED
-        else:
-            inside = np.isin(np.arange(len(table.nbytes)), self._inside(rule, table))
-            gone = self._why_gone(rule, table, inside)
-            if gone is None:
-                yield from self._stretches(rule, table, inside)
-        if gone is not None and not (rule.fallback and gone == _UNTIMED):
-            yield RuleVerdict.of(rule, *gone)
 
-    def _why_gone(
-        self, rule: Rule, table: PairTable, inside: Truths
-    ) -> tuple[RuleState, str] | None:
-        """Why nothing is left of a rule, whatever it gains; None where its sizes decide."""
-        if not is_called(rule):
-            return RuleState.UNDECIDED, "its regBuff or numPipeOps is of calls that are not timed"
-        if not inside.any():
-            firsts = (answering(self.rules, rule.collective, int(n)) for n in table.nbytes)
-            # Where it comes first, a rule behind it answered.
-            return _NOT_SELECTABLE if any(one is rule for one in firsts) else _UNTIMED
-        bypassed = inside & ~table.is_asked.astype(bool)
-        if (bypassed == inside).all():
-            return RuleState.BYPASSED, "the library asks no tuner there"
-        if ((bypassed | (table.answers == "none")) >= inside).all():
-            return _NOT_SELECTABLE
-        everywhere = self.wrong.get(rule.collective, frozenset())
-        wrong = [int(n) for n in table.nbytes[inside] if int(n) in everywhere]
-        if wrong:
-            where = ", ".join(format_size(n) for n in wrong[:_SHOWN])
-            return RuleState.WRONG, f"wrong results at {where}"
-        why = self._stalls(table, inside)
-        return (RuleState.SLOWER, why) if why else None
+@dataclass(frozen=True)
+class _RuleJudge:
+    """Judges one rule at the sizes that it answered.
 
-    def _inside(self, rule: Rule, table: PairTable) -> Indices:
-        """Sizes that the rule answered, or was asked for first where none did."""
+    Attributes:
+        at: of the table's sizes those that it answered, rising. All other indices count these.
+    """
+
+    criteria: _Criteria
+    rule: Rule
+    table: PairTable
+    at: Indices
+
+    def judge(self) -> Iterator[RuleVerdict]:
+        """Judge neighbouring sizes that are all good, and those that are slower."""
+        all_sizes = np.arange(len(self.at))
+        if self.criteria.keeps_ends:
+            yield self._judge_gain(all_sizes, harm=self._harm_words())
+            return
+        kinds = np.where(self._is_slower, 2, self._is_slower_registered)
+        for part in np.split(all_sizes, np.flatnonzero(np.diff(kinds)) + 1):
+            if self._is_slower[part[0]]:
+                yield self._cut_out(part)
+            elif self._is_slower_registered[part[0]]:
+                yield self._restrict_to_unregistered(part)
+            elif self.criteria.is_again:
+                yield self._judge_gain(part)
+            else:
+                yield from self._trim_ends(part)
+
+    # --- sizes -----------------------------------------------------------------------------------
+
+    @cached_property
+    def nbytes(self) -> npt.NDArray[np.int64]:
+        """Sizes that it answered."""
+        return self.table.nbytes[self.at]
+
+    @cached_property
+    def _is_equivalent(self) -> Truths:
+        """Where both sides made the same calls, which differ by noise."""
+        return np.isin(self.nbytes, list(self.table.equivalent))
+
+    @cached_property
+    def _gains(self) -> list[LogMean | None]:
+        """Gain at each size in the placement that gains least; None where it was seen once."""
+        return [_worst_at(self.table.paired, int(n)) for n in self.nbytes]
+
+    @cached_property
+    def _timed(self) -> list[LogMean | None]:
+        """Gains of sizes at which the two sides made different calls."""
+        sizes = zip(self._gains, self._is_equivalent, strict=True)
+        return [None if is_equivalent else gain for gain, is_equivalent in sizes]
+
+    @cached_property
+    def _losses_with_one_root(self) -> list[LogMean | None]:
+        """What each size is proven to lose where calls have one root."""
+        paired = self.table.beside.get("one_root")
+        if paired is None:
+            return [None] * len(self.at)
+        level = level_of(len(paired.nbytes), _HARM_LEVEL)
+        sizes = [_worst_at(paired, int(n)) for n in self.nbytes]
+        return [
+            one if one and one.log < _WITH_ONE_ROOT and one.high(level) < 0 else None
+            for one in sizes
+        ]
+
+    @cached_property
+    def _is_slower(self) -> Truths:
+        sizes = zip(self._timed, self._losses_with_one_root, strict=True)
         return np.array(
             [
-                i
-                for i, nbytes in enumerate(table.nbytes)
-                if answering(self.rules, rule.collective, int(nbytes), table.answers[i]) is rule
-            ],
-            dtype=np.intp,
-        )
-
-    def _stalls(self, table: PairTable, inside: Truths) -> str:
-        """Why a rule goes whose timings stall more often than without it; else empty."""
-        own = table.stalls[inside]
-        hits, n = int(own["stalls_rules"].sum()), int(own["n_rules"].sum())
-        others, n_others = (
-            int(table.stalls[name].sum()) for name in ("stalls_library", "n_library")
-        )
-        if not hits or hits * max(1, n_others) <= others * n:
-            return ""
-        if more_often(hits, n, others, n_others) >= _STALLS:
-            return ""
-        return f"{hits} of {n} timings stalled, {others} of {n_others} without it"
-
-    def _stretches(self, rule: Rule, table: PairTable, inside: Truths) -> Iterator[RuleVerdict]:
-        """Neighbouring sizes of a rule that are all good, and those that are slower."""
-        paired = table.paired
-        at = np.flatnonzero(inside)
-        # Where the same calls were made on both sides they differ by noise.
-        each = [
-            None if int(table.nbytes[i]) in table.alike else self._worst(paired, int(i)) for i in at
-        ]
-        overlapping = [self._with_one_root(table, int(i)) for i in at]
-        registered = np.array([self._is_slower_registered(table, int(i)) for i in at])
-        bad = np.array(
-            [
-                other is not None or (one is not None and self._is_slower(one))
-                for one, other in zip(each, overlapping, strict=True)
+                loss is not None or (gain is not None and self.criteria.is_slower(gain))
+                for gain, loss in sizes
             ]
         )
-        if self.keeps_ends:
-            harm = _SLOWER_REGISTERED if registered.any() else ""
-            if bad.any():
-                sizes = ", ".join(format_size(int(table.nbytes[i])) for i in at[bad][:_SHOWN])
-                more = f" and {bad.sum() - _SHOWN} more sizes" if bad.sum() > _SHOWN else ""
-                harm = f"slower at {sizes}{more}"
-            yield self._judged(rule, table, at, is_whole=True, harm=harm)
-            return
-        cuts = np.flatnonzero(np.diff(np.where(bad, 2, registered))) + 1
-        for stretch in np.split(np.arange(len(at)), cuts):
-            if bad[stretch[0]]:
-                own = at[stretch]
-                # With the interval that a size is judged by, which rules do not share.
-                level = self.level_of_a_size
-                worst = _least(each[i] for i in stretch)
-                why = "slower" if worst is not None and worst.high(level) < 0 else "looks slower"
-                if worst is None or not self._is_slower(worst):
-                    worst, why = _least(overlapping[i] for i in stretch), "slower with one root"
-                if worst is not None and len(stretch) > 1:
-                    why = f"{why}, down to {worst.ratio(level)}"
-                part = self._part(
-                    rule, table, own, RuleState.SLOWER, gain=worst, reason=why, is_whole=False
-                )
-                yield replace(part, gain=None if worst is None else worst.ratio(level))
-            elif registered[stretch[0]]:
-                yield self._unregistered(rule, table, at, stretch, is_good=~bad)
-            elif self.is_again:
-                is_whole = len(stretch) == len(at)
-                yield self._judged(rule, table, at[stretch], is_whole=is_whole)
-            else:
-                yield from self._trimmed(rule, table, at, stretch, each)
 
-    def _is_slower(self, size: LogMean) -> bool:
-        return verdict_at(size, self.level_of_a_size) is Verdict.SLOWER
+    @cached_property
+    def _is_slower_registered(self) -> Truths:
+        """Whether each size is slower where buffers are registered."""
+        paired = self.table.beside.get("registered")
+        if paired is None:
+            return np.zeros(len(self.at), dtype=bool)
+        sizes = [_worst_at(paired, int(n)) for n in self.nbytes]
+        return np.array([one is not None and self.criteria.is_slower(one) for one in sizes])
 
-    def _worst(self, paired: PairedRatios, size: int) -> LogMean | None:
-        return _least(paired.at(size, view) for view in range(paired.log.shape[1]))
+    # --- parts of the rule -----------------------------------------------------------------------
 
-    def _with_one_root(self, table: PairTable, size: int) -> LogMean | None:
-        """What a size loses where calls have one root; None where no loss is proven."""
-        if table.one_root is None:
-            return None
-        paired = table.one_root
-        at = np.flatnonzero(paired.nbytes == table.nbytes[size])
-        one = self._worst(paired, int(at[0])) if len(at) else None
-        level = level_of(len(paired.nbytes), 2 * _LOOP_LEVEL)
-        is_slower = one is not None and one.log < _WITH_ONE_ROOT and one.high(level) < 0
-        return one if is_slower else None
+    def _harm_words(self) -> str:
+        """Where the whole rule is slower; empty where it is not."""
+        slower = [format_size(int(n)) for n in self.nbytes[self._is_slower]]
+        if slower:
+            more = f" and {len(slower) - _SHOWN} more sizes" if len(slower) > _SHOWN else ""
+            return f"slower at {', '.join(slower[:_SHOWN])}{more}"
+        return _SLOWER_REGISTERED if self._is_slower_registered.any() else ""
 
-    def _is_slower_registered(self, table: PairTable, size: int) -> bool:
-        """Whether a size is slower where buffers are registered."""
-        if table.registered is None:
-            return False
-        paired = table.registered
-        at = np.flatnonzero(paired.nbytes == table.nbytes[size])
-        one = self._worst(paired, int(at[0])) if len(at) else None
-        return one is not None and self._is_slower(one)
+    def _cut_out(self, part: Indices) -> RuleVerdict:
+        """Give slower sizes back, with the interval by which a size is judged."""
+        level = self.criteria.size_level
+        worst = _least(self._timed[i] for i in part)
+        why = "slower" if worst is not None and worst.high(level) < 0 else "looks slower"
+        if worst is None or not self.criteria.is_slower(worst):
+            worst = _least(self._losses_with_one_root[i] for i in part)
+            why = "slower with one root"
+        gain = None if worst is None else worst.ratio(level)
+        if gain is not None and len(part) > 1:
+            why = f"{why}, down to {gain}"
+        return self._part(part, RuleState.SLOWER, why, gain)
 
-    def _unregistered(
-        self, rule: Rule, table: PairTable, at: Indices, stretch: Indices, *, is_good: Truths
-    ) -> RuleVerdict:
-        """Sizes of a rule that are slower with registered buffers: a rule for others, if it gains.
+    def _restrict_to_unregistered(self, part: Indices) -> RuleVerdict:
+        """Make a rule for unregistered buffers of sizes that are slower with registered ones.
 
         It takes what lies between them and the good sizes beside them. A whole rule that loops
         judged is proven by calls that have such buffers.
         """
-        is_proven = len(stretch) == len(at) and (table.timing[at] == LOOP).all()
-        harm = _SLOWER_REGISTERED if self.is_again else ""
-        found = self._judged(rule, table, at[stretch], is_whole=bool(is_proven), harm=harm)
-        if not found.is_kept:
-            return found
-        low, high = found.min_nbytes, found.max_nbytes
-        first, last = int(stretch[0]), int(stretch[-1])
-        if first > 0 and is_good[first - 1]:
-            low = int(table.nbytes[at[first - 1]]) + 1
-        if last + 1 < len(at) and is_good[last + 1]:
-            high = int(table.nbytes[at[last + 1]]) - 1
-        return replace(found, reg_buff=0, min_nbytes=low, max_nbytes=high)
+        harm = _SLOWER_REGISTERED if self.criteria.is_again else ""
+        kept = self._judge_gain(part, harm=harm)
+        if not kept.is_kept:
+            return kept
+        if not (self.table.timing[self.at] == LOOP).all():
+            kept = replace(kept, state=RuleState.NOT_PROVEN, reason="")
+        before, behind = int(part[0]) - 1, int(part[-1]) + 1
+        if before >= 0 and not self._is_slower[before]:
+            kept = replace(kept, min_nbytes=int(self.nbytes[before]) + 1)
+        if behind < len(self.at) and not self._is_slower[behind]:
+            kept = replace(kept, max_nbytes=int(self.nbytes[behind]) - 1)
+        return replace(kept, reg_buff=0)
 
-    def _trimmed(
-        self,
-        rule: Rule,
-        table: PairTable,
-        at: Indices,
-        stretch: Indices,
-        each: Sequence[LogMean | None],
-    ) -> Iterator[RuleVerdict]:
-        """A range of good sizes without the ends that gain next to nothing."""
-
-        def is_idle(i: int) -> bool:
-            one = each[i]
-            return one is not None and one.log < self.least / 2 and one.log + one.se < self.least
-
-        first, last = 0, len(stretch) - 1
-        while first < last and is_idle(int(stretch[first])):
-            first += 1
-        while last > first and is_idle(int(stretch[last])):
-            last -= 1
-        if first == last and is_idle(int(stretch[first])):
-            first, last = 0, len(stretch) - 1
-        kept = stretch[first : last + 1]
-        is_whole = len(kept) == len(at)
-        for tail in (stretch[:first], stretch[last + 1 :]):
-            if len(tail):
-                worst = _least(each[i] for i in tail)
-                yield self._part(
-                    rule,
-                    table,
-                    at[tail],
-                    RuleState.NO_GAIN,
-                    gain=worst,
-                    reason="gains next to nothing",
-                    is_whole=False,
-                )
-        left = self._judged(rule, table, at[kept], is_whole=is_whole)
+    def _trim_ends(self, part: Indices) -> Iterator[RuleVerdict]:
+        """Judge a range of good sizes without the ends that gain next to nothing."""
+        gains = [self._timed[i] for i in part]
+        pays = [gain is None or not self.criteria.has_no_gain(gain) for gain in gains]
+        # Where no size pays, the whole range is judged, and says why it goes.
+        paying = np.flatnonzero(pays) if any(pays) else np.arange(len(part))
+        first, behind = int(paying[0]), int(paying[-1]) + 1
+        for end in (part[:first], part[behind:]):
+            if len(end):
+                worst = _least(self._timed[i] for i in end)
+                gain = None if worst is None else worst.ratio(self.criteria.level)
+                yield self._part(end, RuleState.NO_GAIN, "gains next to nothing", gain)
+        left = self._judge_gain(part[first:behind])
         if left.state is RuleState.NOT_PROVEN and left.min_nbytes == left.max_nbytes:
             # A rule for one number of bytes, which hardly a job has.
             left = replace(left, state=RuleState.NO_GAIN, reason="a single size")
         yield left
 
-    def _judged(
-        self,
-        rule: Rule,
-        table: PairTable,
-        own: Indices,
-        *,
-        is_whole: bool,
-        harm: str = "",
-    ) -> RuleVerdict:
-        """One part of a rule: whether it gains; with harm it is slower whatever it gains."""
-        chosen = np.isin(np.arange(len(table.nbytes)), own)
-        answered = chosen & ~np.isin(table.nbytes, list(table.alike))
-        chosen = answered if answered.any() else chosen
-        found = table.paired.over(chosen)
-        if not found:
-            return self._part(
-                rule,
-                table,
-                own,
-                RuleState.UNDECIDED,
-                gain=None,
-                reason="seen once",
-                is_whole=is_whole,
-            )
-        left_over = float(np.nanmedian(table.left_over[own])) if len(own) else 0.0
-        if left_over > self.least / 2:
-            found = [replace(one, log=one.log - left_over) for one in found]
-        worst = min(found, key=lambda one: one.low(self.level))
-        loop = _mean(table.loop, table.nbytes[own])
-        one_root = _mean(table.one_root, table.nbytes[own])
-        registered = _mean(table.registered, table.nbytes[own])
-        bfloat16 = _mean(table.bfloat16, table.nbytes[own])
-        state, why = self._state(worst, loop, one_root, bfloat16)
-        cost = self.idle_cost(rule.collective, [int(n) for n in table.nbytes[chosen]])
-        if cost is not None and cost.log < 0 and not is_equal(cost, _EQUAL):
-            beside_idle = state
-            worst = worst + cost
-            state, why = self._state(worst, loop, one_root, bfloat16)
-            restores = cost.high(self.level) < 0 and worst.low(self.level) > _RESTORED
-            if not state.is_proven and beside_idle.is_proven and restores:
-                state, why = RuleState.RESTORES, RESTORES
-            elif state is RuleState.SLOWER and beside_idle is not RuleState.SLOWER:
-                # Without the rule the plugin would cost as much.
-                state, why = RuleState.NO_GAIN, "no gain"
+    def _judge_gain(self, part: Indices, harm: str = "") -> RuleVerdict:
+        """Judge whether one part of the rule gains; with harm it is slower whatever it gains."""
+        answered = part[~self._is_equivalent[part]]
+        sizes = self.nbytes[answered if len(answered) else part]
+        means = self.table.paired.over(np.isin(self.table.nbytes, sizes))
+        if not means:
+            return self._part(part, RuleState.UNDECIDED, "seen once")
+        left_over = float(np.nanmedian(self.table.left_over[self.at[part]]))
+        if left_over > self.criteria.min_gain / 2:
+            means = [replace(one, log=one.log - left_over) for one in means]
+        worst = min(means, key=lambda one: one.low(self.criteria.level))
+        beside = {
+            name: mean
+            for name, paired in self.table.beside.items()
+            if (mean := paired.least(np.isin(paired.nbytes, self.nbytes[part]))) is not None
+        }
+        gain, state, why = self._take_off_idle_cost(worst, sizes, beside)
         if harm and state.is_proven:
             state, why = RuleState.SLOWER, harm
-        return self._part(
-            rule,
-            table,
-            own,
-            state,
-            gain=worst,
-            reason=why,
-            is_whole=is_whole,
-            loop=loop,
-            one_root=one_root,
-            registered=registered,
-            bfloat16=bfloat16,
+        found = self._part(part, state, why, gain.ratio(self.criteria.level))
+        ratios = {name: mean.ratio() for name, mean in beside.items()}
+        return replace(
+            found,
+            loop=ratios.get("loop"),
+            one_root=ratios.get("one_root"),
+            registered=ratios.get("registered"),
+            bfloat16=ratios.get("bfloat16"),
         )
 
-    def _state(
-        self,
-        one: LogMean,
-        loop: LogMean | None,
-        one_root: LogMean | None,
-        bfloat16: LogMean | None,
-    ) -> tuple[RuleState, str]:
-        if one.low(self.level) > 0 and one.log >= self.least:
-            level = level_of(self.n_rules, 2 * _LOOP_LEVEL)
-            for other, most, how in (
-                (loop, SLIGHT, "launched one by one"),
-                (one_root, _WITH_ONE_ROOT, "with one root"),
-                (bfloat16, SLIGHT, "in bfloat16"),
-            ):
-                if other is not None and other.log < most and other.high(level) < 0:
-                    return RuleState.SLOWER, f"{other.ratio(level)} {how}"
+    def _take_off_idle_cost(
+        self, gain: LogMean, sizes: npt.NDArray[np.int64], beside: Mapping[str, LogMean]
+    ) -> tuple[LogMean, RuleState, str]:
+        """Gain over the site as it is, and the state by that; over the idle plugin where equal."""
+        state, why = self._state_by(gain, beside)
+        cost = self.criteria.idle_cost(self.rule.collective, sizes.tolist())
+        if cost is None or cost.log >= 0 or is_equal(cost, EQUAL):
+            return gain, state, why
+        beside_idle = state
+        gain = gain + cost
+        state, why = self._state_by(gain, beside)
+        level = self.criteria.level
+        restores = cost.high(level) < 0 and gain.low(level) > log1p(-RESTORED)
+        if not state.is_proven and beside_idle.is_proven and restores:
+            return gain, RuleState.RESTORES, RESTORES
+        if state is RuleState.SLOWER and beside_idle is not RuleState.SLOWER:
+            # Without the rule the plugin would cost as much.
+            return gain, RuleState.NO_GAIN, "no gain"
+        return gain, state, why
+
+    def _state_by(self, gain: LogMean, beside: Mapping[str, LogMean]) -> tuple[RuleState, str]:
+        """State of a rule by its gain, and by the harm that calls of another kind prove."""
+        level, min_gain = self.criteria.level, self.criteria.min_gain
+        if gain.low(level) > 0 and gain.log >= min_gain:
+            for name, most, how in _HARMS:
+                other = beside.get(name)
+                if other and other.log < most and other.high(self.criteria.harm_level) < 0:
+                    ratio = other.ratio(self.criteria.harm_level)
+                    return RuleState.SLOWER, f"{ratio} {how}"
             return RuleState.PROVEN, ""
-        if one.high(self.level) < 0 and one.log < SLIGHT:
+        if gain.high(level) < 0 and gain.log < SLIGHT:
             return RuleState.SLOWER, "slower"
-        if one.high(self.level) < self.least:
+        if gain.high(level) < min_gain:
             return RuleState.NO_GAIN, "no gain"
         return RuleState.UNDECIDED, "undecided"
 
     def _part(
-        self,
-        rule: Rule,
-        table: PairTable,
-        own: Indices,
-        state: RuleState,
-        *,
-        gain: LogMean | None,
-        reason: str,
-        is_whole: bool,
-        loop: LogMean | None = None,
-        one_root: LogMean | None = None,
-        registered: LogMean | None = None,
-        bfloat16: LogMean | None = None,
+        self, part: Indices, state: RuleState, reason: str, gain: Estimate | None = None
     ) -> RuleVerdict:
-        paired = table.paired
-        undecided = sum(
-            one is None or verdict_at(one, self.level_of_a_size) is Verdict.UNDECIDED
-            for one in (
-                self._worst(paired, int(i)) for i in own if int(table.nbytes[i]) not in table.alike
-            )
-        )
-        timings = dict.fromkeys(str(table.timing[i]) for i in own)
-        inside = self._inside(rule, table)
-        low, high = int(table.nbytes[own[0]]), int(table.nbytes[own[-1]])
+        """Verdict on some neighbouring sizes; less than the whole rule is not proven yet."""
+        low, high = int(self.nbytes[part[0]]), int(self.nbytes[part[-1]])
         if state.is_proven:
             # Between called sizes it is the rule's own bounds that count.
-            low = rule.min_nbytes if own[0] == inside[0] else low
-            high = rule.max_nbytes if own[-1] == inside[-1] else high
-            state, reason = (state, reason) if is_whole else (RuleState.NOT_PROVEN, "")
+            low = self.rule.min_nbytes if part[0] == 0 else low
+            high = self.rule.max_nbytes if part[-1] == len(self.at) - 1 else high
+            if len(part) < len(self.at):
+                state, reason = RuleState.NOT_PROVEN, ""
         return replace(
-            RuleVerdict.of(rule, state, reason),
+            RuleVerdict.of(self.rule, state, reason),
             min_nbytes=low,
             max_nbytes=high,
-            gain=None if gain is None else gain.ratio(self.level),
-            loop=None if loop is None else loop.ratio(),
-            one_root=None if one_root is None else one_root.ratio(),
-            registered=None if registered is None else registered.ratio(),
-            bfloat16=None if bfloat16 is None else bfloat16.ratio(),
-            n_sizes=len(own),
-            n_undecided=undecided,
-            timing=" and ".join(timings),
+            gain=gain,
+            n_sizes=len(part),
+            n_undecided=sum(self._is_undecided(i) for i in part),
+            timing=" and ".join(dict.fromkeys(map(str, self.table.timing[self.at[part]]))),
+        )
+
+    def _is_undecided(self, size: int) -> bool:
+        gain = self._gains[size]
+        is_timed = not self._is_equivalent[size]
+        return is_timed and (
+            gain is None or verdict_at(gain, self.criteria.size_level) is Verdict.UNDECIDED
         )
 
 
-def _mean(other: PairedRatios | None, sizes: npt.NDArray[np.int64]) -> LogMean | None:
-    """Mean over a rule's sizes in another timing mode, of the placement that gains least."""
-    return None if other is None else other.least(np.isin(other.nbytes, sizes))
+def _worst_at(paired: PairedRatios, nbytes: int) -> LogMean | None:
+    """Gain at a size in the placement that gains least; None where it was not timed."""
+    at = np.flatnonzero(paired.nbytes == nbytes)
+    return _least(paired.at(int(i), view) for i in at for view in range(paired.log.shape[1]))
 
 
-def _least(found: Iterable[LogMean | None]) -> LogMean | None:
-    """The one that gains least."""
-    return min((one for one in found if one is not None), key=lambda one: one.log, default=None)
+def _least(gains: Iterable[LogMean | None]) -> LogMean | None:
+    """The smallest gain."""
+    return min((one for one in gains if one is not None), key=lambda one: one.log, default=None)

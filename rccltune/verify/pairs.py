@@ -388,7 +388,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
         Columns collective, dtype, placement, nbytes, timing, replicate, library_us, rules_us,
         gain (log), left_over (log: what a switch costs the library beyond what it costs the
         rules), stalls_library, stalls_rules, n_library, n_rules, answer,
-        is_asked, is_alike (both sides made the very same calls).
+        is_asked, is_equivalent (both sides made the very same calls).
     """
     import numpy as np
     import pandas as pd
@@ -430,7 +430,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     asked = ruled.groupby(cell, sort=False)["asked"].min().reindex(made.index).fillna(0)
     made["is_asked"] = asked > 0
     # The plugin was asked on both sides, and answered nothing on either.
-    made["is_alike"] = made["is_asked"] & (made["answer"] == "none")
+    made["is_equivalent"] = made["is_asked"] & (made["answer"] == "none")
     result: pd.DataFrame = made.reset_index()
     return result
 

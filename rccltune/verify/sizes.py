@@ -1,10 +1,12 @@
-"""Called sizes of one collective: pairs as arrays, and what is said of each size."""
+"""Called sizes of one collective: pairs as arrays, and the verdict on each size."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from math import log1p
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from rccltune.analyse.paired import LogMean, PairedRatios
 from rccltune.model.choice import SizeVerdict, Verdict
@@ -20,48 +22,52 @@ _LOOKS: Final = log1p(-0.03)
 # "Not slower" is said where a loss of so much is excluded.
 _NOT_SLOWER: Final = log1p(-0.02)
 
+_MAIN: Final = "main"
+_BY_LOOP: Final = "loop"
+
 
 class PairTable:
-    """Pairs of one collective by the timing mode that counts: [replicate, placement, size].
+    """Pairs of one collective as arrays: [replicate, placement, size].
 
-    Another type than the one that rules were chosen for, bfloat16, stands apart.
+    Args:
+        pairs: as :func:`rccltune.verify.pairs.ratios` makes it, of one collective.
+
+    Attributes:
+        nbytes: called sizes, rising.
+        paired: log ratios by the timing mode that judges each size.
+        beside: log ratios of calls that are timed beside it, by the name that
+            :class:`rccltune.verify.verdict.RuleVerdict` has for them: ``loop`` (sizes that graphs
+            judge), ``one_root``, ``registered``, ``bfloat16`` (where another type judges).
+        equivalent: sizes at which both sides made the same calls.
     """
 
     def __init__(self, pairs: pd.DataFrame) -> None:
         """Arrange them."""
-        in_bfloat16 = pairs["dtype"] == BFLOAT16
-        is_beside = in_bfloat16 & (not in_bfloat16.all())
-        self.bfloat16 = PairedRatios.of(pairs[is_beside]) if is_beside.any() else None
-        pairs = pairs[~is_beside]
-        self.pairs = pairs
-        one_root, registered = (pairs["timing"] == timing for timing in (ONE_ROOT, REGISTERED))
-        self.one_root = PairedRatios.of(pairs[one_root]) if one_root.any() else None
-        self.registered = PairedRatios.of(pairs[registered]) if registered.any() else None
-        pairs = pairs[~one_root & ~registered]
-        has_graph = pairs[pairs["timing"] == GRAPH]["nbytes"].unique()
-        loops_beside = (pairs["timing"] == LOOP) & pairs["nbytes"].isin(has_graph)
-        self.main = pairs[~loops_beside]
-        self.paired = PairedRatios.of(self.main)
-        loop = pairs[loops_beside]
-        self.loop = PairedRatios.of(loop) if len(loop) else None
-        by_size = self.main.groupby("nbytes")
+        rows = _split_by_use(pairs)
+        main = rows.get(_MAIN, pairs[:0])
+        self._loops = rows.get(_BY_LOOP, pairs[:0])
+        self._main = main
+        self.beside = {
+            name: PairedRatios.of(found) for name, found in rows.items() if name != _MAIN
+        }
+        self.paired = PairedRatios.of(main)
         self.nbytes = self.paired.nbytes
-        self.answers = by_size["answer"].first().reindex(self.nbytes).to_numpy()
-        self.is_asked = by_size["is_asked"].all().reindex(self.nbytes).to_numpy()
-        alike = by_size["is_alike"].all()
-        self.alike = frozenset(int(nbytes) for nbytes in alike[alike].index)
-        self.timing = by_size["timing"].first().reindex(self.nbytes).to_numpy()
+        by_size = main.groupby("nbytes")
+        self.answers = by_size["answer"].first().to_numpy()
+        self.is_asked = by_size["is_asked"].all().to_numpy(dtype=bool)
+        self.equivalent = frozenset(self.nbytes[by_size["is_equivalent"].all().to_numpy(bool)])
+        self.timing = by_size["timing"].first().to_numpy()
         self.stalls = by_size[["stalls_library", "n_library", "stalls_rules", "n_rules"]].sum()
-        self.left_over = by_size["left_over"].median().reindex(self.nbytes).to_numpy()
+        self.left_over = by_size["left_over"].median().to_numpy()
 
-    def sizes(
+    def judge_sizes(
         self,
         collective: Collective,
         checked: Collection[int],
         wrong: Collection[int],
         level: float,
     ) -> Iterator[SizeVerdict]:
-        """What was found at each size.
+        """Judge each size in each placement, by the timing mode that counts and by loops beside it.
 
         Args:
             collective: which.
@@ -69,38 +75,54 @@ class PairTable:
             wrong: those with wrong results.
             level: of the interval by which a size is called slower.
         """
-        for paired in filter(None, (self.paired, self.loop)):
-            is_main = paired is self.paired
-            rows = self.main if is_main else self.pairs[self.pairs["timing"] == LOOP]
+        for paired, rows in ((self.paired, self._main), (self.beside.get(_BY_LOOP), self._loops)):
+            if paired is None:
+                continue
             times = rows.groupby(["placement", "nbytes"])[["library_us", "rules_us"]].median()
-            for at, nbytes in enumerate(paired.nbytes):
+            for at, nbytes in enumerate(map(int, paired.nbytes)):
                 for view, placement in enumerate(paired.views):
                     one = paired.at(at, view)
                     if one is None:
                         continue
                     library_us, rules_us = times.loc[(placement, nbytes)]
-                    said = verdict_at(one, level)
-                    if int(nbytes) in wrong:
-                        said = Verdict.WRONG
-                    elif int(nbytes) in self.alike:
+                    verdict = verdict_at(one, level)
+                    if nbytes in wrong:
+                        verdict = Verdict.WRONG
+                    elif nbytes in self.equivalent:
                         # What the same calls differ by is noise, of which there may be much.
-                        said = not_slower(one)
-                    is_right = int(nbytes) in checked and said is not Verdict.WRONG
+                        verdict = not_slower(one)
+                    is_right = nbytes in checked and verdict is not Verdict.WRONG
                     yield SizeVerdict(
                         collective=collective,
                         placement=Placement(placement),
-                        timing=str(self.timing[at]) if is_main else LOOP,
-                        nbytes=int(nbytes),
+                        timing=str(self.timing[at]) if paired is self.paired else LOOP,
+                        nbytes=nbytes,
                         baseline_us=float(library_us),
                         tuned_us=float(rules_us),
                         gain=one.ratio(),
-                        verdict=said,
+                        verdict=verdict,
                         n_wrong=0 if is_right else None,
                     )
 
 
+def _split_by_use(pairs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Rows of the timing mode that judges each size, and of what is timed beside it."""
+    is_bfloat16 = pairs["dtype"] == BFLOAT16
+    # Where rules were chosen for that type it is not beside another one.
+    is_beside = is_bfloat16 & (not is_bfloat16.all())
+    timing = pairs["timing"]
+    by_graph = pairs.loc[~is_beside & (timing == GRAPH), "nbytes"]
+    is_looped = (timing == LOOP) & pairs["nbytes"].isin(by_graph)
+    use = np.select(
+        [is_beside, timing == ONE_ROOT, timing == REGISTERED, is_looped],
+        ["bfloat16", "one_root", "registered", _BY_LOOP],
+        _MAIN,
+    )
+    return {str(name): rows for name, rows in pairs.groupby(use, sort=False)}
+
+
 def verdict_at(one: LogMean, level: float) -> Verdict:
-    """What the estimate of a size says.
+    """Verdict on the estimate of a size.
 
     Args:
         one: of the placement that gains least.
@@ -115,5 +137,5 @@ def verdict_at(one: LogMean, level: float) -> Verdict:
 
 
 def not_slower(one: LogMean) -> Verdict:
-    """Whether a loss that counts is excluded."""
+    """Verdict by whether a loss that counts is excluded."""
     return Verdict.NOT_SLOWER if one.low() > _NOT_SLOWER else Verdict.UNDECIDED

@@ -68,7 +68,7 @@ def drawn(
         n_rules=2,
         answer=np.where(ruled, said, "none"),
         is_asked=True,
-        is_alike=~ruled,
+        is_equivalent=~ruled,
     )
 
 
@@ -239,7 +239,7 @@ def test_sizes_at_which_the_rule_was_not_chosen_are_nobodys_loss() -> None:
     pairs = drawn(lambda n: 0.96 if n == silent else 1.1, rules=[WIDE], noise=0.002)
     same = pairs["nbytes"] == silent
     pairs.loc[same, "answer"] = "none"
-    pairs.loc[same, "is_alike"] = True
+    pairs.loc[same, "is_equivalent"] = True
     (part,) = judged(pairs, [WIDE]).rules
     assert (part.state, part.rule) == (RuleState.PROVEN, WIDE)
     assert part.gain is not None
