@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
-from rccltune.logs import log_files, parsed_log
-from rccltune.model import grammar
+from rccltune.logs import log_files
+from rccltune.logs.file_kinds import FileKind
+from rccltune.logs.parsed_log import ParsedLog, read_stream
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Setting
@@ -19,12 +18,6 @@ from rccltune.why.compose_report import compose_report
 from rccltune.why.job_logs import Call, JobLogs
 from rccltune.why.job_report import CommunicatorScale, JobReport, TypeAndOperation
 from rccltune.why.knowledge import JobKnowledge
-
-# How many rules a file of ours has, which may be none.
-_COUNT: Final = re.compile(rb"^#@ end ", re.MULTILINE)
-_RULE_ROW: Final = re.compile(
-    r"(?:broadcast|reduce|allgather|reducescatter|allreduce),[0-9]+,[0-9]+,[\w-]+,[\w-]+,"
-)
 
 
 def explain_job(paths: Sequence[Path], collective: Collective | None = None) -> JobReport:
@@ -79,35 +72,28 @@ def _no_answer(paths: Sequence[Path], job: JobLogs) -> TooLittleDataError:
     )
 
 
-# --- table --------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _is_rule_file(path: Path) -> bool:
-    """Whether it counts rules as ours do, or its first line that is no comment is one."""
     with log_files.open_log(path) as stream:
         head = log_files.read_head(stream, str(path))
-    if _COUNT.search(head):
-        return True
-    rows = (grammar.trim(line) for line in grammar.lines(grammar.text_of(head)))
-    first = next((row for row in rows if row and not row.startswith("#")), "")
-    return _RULE_ROW.match(first) is not None
+    return log_files.detect_kind_of_head(head) is FileKind.RULES
 
 
-def _parse_table(path: Path, collective: Collective | None) -> parsed_log.ParsedLog:
+def _parse_table(path: Path, collective: Collective | None) -> ParsedLog:
     """A benchmark's table, with what the user says where it does not name its collective."""
     try:
-        with log_files.open_log(path) as stream:
-            return parsed_log.read_stream(
-                log_files.read_lines(stream, str(path)), str(path), StatedFacts(), "why"
-            )
+        return _parse_stated(path, StatedFacts())
     except RccltuneError:
         if collective is None:
             raise
-    stated = StatedFacts(collective=collective)
+        return _parse_stated(path, StatedFacts(collective=collective))
+
+
+def _parse_stated(path: Path, stated: StatedFacts) -> ParsedLog:
     with log_files.open_log(path) as stream:
-        return parsed_log.read_stream(
-            log_files.read_lines(stream, str(path)), str(path), stated, "why"
-        )
+        return read_stream(log_files.read_lines(stream, str(path)), str(path), stated, "why")
 
 
 def _read_table(
