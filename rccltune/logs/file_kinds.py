@@ -26,9 +26,9 @@ _NCCLX_RULE: Final = re.compile(
     r"(?:allreduce|allgather|reducescatter|broadcast|reduce)\s*,\s*(?:[\[(][^\])]*[\])]|\*|\d+)\s*,"
     r"\s*(?:tree|ring|collnet_\w+|nvls\w*|pat)\s*,|collective\s*,\s*bytesPerRank\s*,"
 )
-# Column names of the plugin's record, and of samples.csv.
-_RECORD: Final = "collective,nbytes,nranks,nnodes,calls"
-_SAMPLES: Final = "collective,n_nodes,n_ranks,rank_placement,"
+# A line of the plugin's record that names a communicator or the columns; columns of samples.csv.
+_RECORD: Final = re.compile(r"#@ comm|collective,nbytes,nranks,nnodes,calls", re.IGNORECASE)
+_SAMPLES: Final = re.compile("collective,n_nodes,n_ranks,rank_placement,")
 _SEPARATORS: Final = ",;\t|"
 
 
@@ -62,7 +62,13 @@ class FileKind(Enum):
     MSCCLPP = "table of mscclpp-test, which times MSCCL++'s kernels and not RCCL's or NCCL's"
 
 
-_ROWS: Final = ((FileKind.RULES, _RULE), (FileKind.NCCLX, _NCCLX_RULE))
+# A line of a file of this kind; the first that fits counts.
+_LINES: Final = {
+    FileKind.RECORD: _RECORD,
+    FileKind.SAMPLES: _SAMPLES,
+    FileKind.RULES: _RULE,
+    FileKind.NCCLX: _NCCLX_RULE,
+}
 # What only these programs print; the first lines of each are searched for it.
 _FOREIGN: Final = {
     FileKind.OSU: r"^# OSU ",
@@ -89,23 +95,20 @@ def detect_kind(head: str) -> FileKind:
         return FileKind.RESULTS if _RESULTS.match(head) else FileKind.RECORDS
     if _TEXTPROTO.match(head) is not None:
         return FileKind.GCP
-    known = (_kind_of_line(line) for line in head.splitlines())
-    signs = () if _TESTS.search(head) else _FOREIGN.items()
-    foreign = next(
-        (kind for kind, sign in signs if re.search(sign, head[:_HEAD], re.MULTILINE)), None
-    )
-    return foreign or next(filter(None, known), FileKind.TEXT)
+    if not _TESTS.search(head):
+        for kind, sign in _FOREIGN.items():
+            if re.search(sign, head[:_HEAD], re.MULTILINE):
+                return kind
+    kinds = (_kind_of_line(line) for line in head.splitlines())
+    return next(filter(None, kinds), FileKind.TEXT)
 
 
 def _kind_of_line(line: str) -> FileKind | None:
     """Kind of file that a line shows; None for a comment or a blank line."""
     text = line.strip().strip("|").strip()
-    if text.startswith("#@ comm") or text.lower().startswith(_RECORD):
-        return FileKind.RECORD
-    if text.startswith(_SAMPLES):
-        return FileKind.SAMPLES
-    if (kind := next((one for one, row in _ROWS if row.match(text)), None)) is not None:
-        return kind
+    for kind, sign in _LINES.items():
+        if sign.match(text):
+            return kind
     if is_bandwidth_header(text):
         return FileKind.DELIMITED
     if not text or text.startswith("#"):
@@ -121,7 +124,7 @@ def find_separator(header: str) -> str:
     return best if best in header else ""
 
 
-_MINE: Final = "import reads nccl-tests, rccl-tests, and a table of your own (docs/formats.md)"
+_READABLE: Final = "import reads nccl-tests, rccl-tests, and a table of your own (docs/formats.md)"
 _VERBS: Final = {
     FileKind.RULES: "explain",
     FileKind.RECORD: "workload",
@@ -139,7 +142,7 @@ def hint_for_kind(kind: FileKind, path: Path) -> str:
     if kind is FileKind.SAMPLES:
         return f"read it with: rccltune fit {shlex.quote(str(path.parent))}"
     verb = _VERBS.get(kind)
-    return _MINE if verb is None else f"read it with: rccltune {verb} {shlex.quote(str(path))}"
+    return _READABLE if verb is None else f"read it with: rccltune {verb} {shlex.quote(str(path))}"
 
 
 def detect_kind_without_rules(text: str) -> FileKind | None:
@@ -147,13 +150,17 @@ def detect_kind_without_rules(text: str) -> FileKind | None:
 
     A rule file with mistakes is one: a line of it begins with a collective, or has as many commas.
     """
+    lines = [line for line in text.splitlines() if line.strip(" \t\r\ufeff")]
+    rows = [line for line in lines if not line.startswith("#")]
     kind = detect_kind(text)
-    if kind is FileKind.RULES:
-        return None
-    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    if kind is FileKind.TEXT and any(map(_may_be_rule, lines)):
-        return None
-    return kind if text.strip(" \t\r\n\ufeff") and not _is_comment(text) else None
+    may_hold_rules = kind is FileKind.RULES or (
+        kind is FileKind.TEXT and any(map(_may_be_rule, rows))
+    )
+    return kind if rows and not may_hold_rules else None
+
+
+# As many columns as the shortest rule has.
+_FEWEST_CELLS: Final = 6
 
 
 def _may_be_rule(line: str) -> bool:
@@ -165,10 +172,3 @@ def _may_be_rule(line: str) -> bool:
     except ValueError:
         return False
     return len(cells) > 1
-
-
-def _is_comment(text: str) -> bool:
-    return all(line.startswith("#") or not line.strip() for line in text.splitlines())
-
-
-_FEWEST_CELLS: Final = 6
