@@ -174,11 +174,7 @@ def _find_collectives(evidence: Sequence[RunEvidence], n_ranks: int) -> list[Col
 
 
 def _check_ratio(run: LogRun, resolver: Resolver, evidence: RunEvidence) -> None:
-    """Hold bandwidths and operation against collective and ranks, where somebody states them.
-
-    Raises:
-        CommandLineError: the stated collective or ranks cannot be those of the file.
-    """
+    """Hold bandwidths and operation against collective and ranks, where somebody states them."""
     # Of groups that the file does not show, the bandwidths' ratio tells that there were any.
     facts = resolver.drop_total_ranks(run.first_facts)
     collective = facts.collective or resolver.stated.collective

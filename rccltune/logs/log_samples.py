@@ -108,11 +108,7 @@ def make_fingerprint(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
 
 
 def _check_vendor(whole: LogFacts, resolver: Resolver) -> None:
-    """Refuse an architecture or product of another vendor's than the file names.
-
-    Raises:
-        CommandLineError: as ``--assume arch=gfx942`` for a log of NVIDIA's GPUs.
-    """
+    """Refuse an architecture or product of another vendor's than the file names."""
     vendor = vendor_of(whole.arch, whole.product)
     for key in ("arch", "product"):
         assumed = resolver.assumed.get(key)
@@ -270,11 +266,7 @@ def _check_average(run: LogRun, resolver: Resolver) -> None:
 
 
 def _check_baseline(run: LogRun, resolver: Resolver) -> None:
-    """Refuse as a baseline what the benchmark's own columns say to be several settings.
-
-    Raises:
-        CommandLineError: --baseline is not what the file shows.
-    """
+    """Refuse as a baseline what the benchmark's own columns say to be several settings."""
     stated = resolver.stated.setting
     if stated is None or stated.role is not Role.BASELINE or resolver.is_mixed:
         return

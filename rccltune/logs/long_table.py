@@ -279,11 +279,7 @@ def _derive_times(table: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.
 
 
 def _drop_repeated(part: pd.DataFrame, mixes: _Mixes, resolver: Resolver) -> pd.DataFrame:
-    """Drop rows that say the same again.
-
-    Raises:
-        OutputError: a size is there twice with other values.
-    """
+    """Drop rows that say the same again."""
     keys = [resolver.key(one) for one in mixes.facts]
     # Equal keys are one object there.
     numbers = {id(key): at for at, key in enumerate(keys)}

@@ -264,12 +264,7 @@ class Resolver:
         return bool(forced.channels and algorithm and (forced.protocol or stated.protocol))
 
     def _setting(self, facts: LogFacts) -> Setting:
-        """The setting of rows: by the table's own columns, by variables, or by the options.
-
-        Raises:
-            CommandLineError: rows that something chose are called the baseline, or an option
-                contradicts the file.
-        """
+        """The setting of rows: by the table's own columns, by variables, or by the options."""
         stated, chooser = self.stated.setting, self._chooser(facts)
         is_baseline = stated is not None and stated.role is Role.BASELINE
         if facts.setting is not None:
@@ -316,11 +311,7 @@ class Resolver:
         return UNSTATED
 
     def _with_variables(self, facts: LogFacts, stated: Setting | None) -> Setting | None:
-        """The option's setting with what variables force; None where neither names a part.
-
-        Raises:
-            CommandLineError: the variables exclude what an option names.
-        """
+        """The option's setting with what variables force; None where neither names a part."""
         forced = self._forced(facts)
         for option, word in () if stated is None else (
             ("--algorithm", stated.algorithm), ("--protocol", stated.protocol),
@@ -352,11 +343,7 @@ class Resolver:
         )
 
     def _beside_tuner(self, facts: LogFacts, chooser: str) -> Setting:
-        """The baseline of a site that has a tuner of its own.
-
-        Raises:
-            CommandLineError: somebody asked for what chose.
-        """
+        """The baseline of a site that has a tuner of its own."""
         if is_choice_requested(facts.variables):
             raise CommandLineError(
                 f"--baseline says that nothing was forced, but these rows ran under {chooser}",
