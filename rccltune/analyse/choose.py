@@ -77,7 +77,7 @@ def candidates_of_targets(
         options: the defaults unless given.
     """
     options = options or ChoiceOptions()
-    counted = with_baseline(points.usable(samples), options.baseline)
+    counted = name_baseline(points.usable(samples), options.baseline)
     return candidates_in(points.grids(points.by_communicator(counted)), samples, options)
 
 
@@ -123,7 +123,7 @@ def wrong_settings(samples: pd.DataFrame) -> set[Named]:
     return {(str(a), str(b)) for a, b in rows.itertuples(index=False, name=None)}
 
 
-def with_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
+def name_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
     """Samples with a setting's times as the baseline; as they are where none is named.
 
     Raises:

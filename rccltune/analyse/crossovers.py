@@ -88,8 +88,10 @@ def _meeting(candidates: Candidates, view: int, last: int, before: int, after: i
     times, nbytes = candidates.gains.times, candidates.grid.nbytes[last : last + 2]
     beside = (times[:, before] - times[:, after])[:, last : last + 2]
     mean = noise.nan_safe(np.nanmean, times, 0)
-    apart = (mean[before] - mean[after])[last : last + 2]
-    return size_where_equal(nbytes, apart if apart[0] * apart[1] < 0 else beside[view])
+    difference = (mean[before] - mean[after])[last : last + 2]
+    return size_where_equal(
+        nbytes, difference if difference[0] * difference[1] < 0 else beside[view]
+    )
 
 
 def _apart(

@@ -106,8 +106,8 @@ class SettingGains:
         """
         if self.library is None:
             raise ValueError("the library itself was not measured")
-        alike = [re.sub(r"/\d+$", "", name) for name in self.names]
-        return noise.compare(self.library, self.grid.of(self.rows), self.grid.sizes, alike)
+        equivalent = [re.sub(r"/\d+$", "", name) for name in self.names]
+        return noise.compare(self.library, self.grid.of(self.rows), self.grid.sizes, equivalent)
 
     @cached_property
     def _measured(self) -> Array:

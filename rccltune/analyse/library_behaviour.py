@@ -112,10 +112,10 @@ def bypass_words(found: Iterable[Bypass]) -> str:
 
 def explain_gaps(zones: Iterable[Zone], bypasses: Sequence[Bypass]) -> tuple[Zone, ...]:
     """Zones whose gaps say where the library asks no tuner: there a rule would do nothing."""
-    return tuple(_explained(zone, bypasses) for zone in zones)
+    return tuple(_explain_gap(zone, bypasses) for zone in zones)
 
 
-def _explained(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
+def _explain_gap(zone: Zone, bypasses: Sequence[Bypass]) -> Zone:
     for one in bypasses:
         if not _is_inside(one, zone):
             continue
@@ -183,11 +183,11 @@ def compare_idle(grids: Iterable[TimeGrid]) -> tuple[IdleComparison, ...]:
     Args:
         grids: of the targets.
     """
-    made = (_compared(grid) for grid in grids)
+    made = (_compare_grid(grid) for grid in grids)
     return tuple(one for one in made if one is not None)
 
 
-def _compared(grid: TimeGrid) -> IdleComparison | None:
+def _compare_grid(grid: TimeGrid) -> IdleComparison | None:
     pair = [BASELINE, IDLE]
     if not all(one in grid.candidates for one in pair):
         return None
@@ -197,8 +197,8 @@ def _compared(grid: TimeGrid) -> IdleComparison | None:
     if not is_known.any():
         return None
     margin = float(np.log1p(EQUAL))
-    apart = noise.nan_safe(np.nanmax, ratio.p_equal(margin), 0)[0]
-    is_equal: Truths = is_known & (apart <= _EQUAL_LEVEL)
+    chance = noise.nan_safe(np.nanmax, ratio.p_equal(margin), 0)[0]
+    is_equal: Truths = is_known & (chance <= _EQUAL_LEVEL)
     other_way = noise.compare(baseline, idle, grid.sizes)
     chances = (noise.nan_safe(np.nanmax, one.p_above(margin), 0)[0] for one in (ratio, other_way))
     # One alarm in so many sessions, whichever way and at whichever size.
@@ -236,7 +236,7 @@ def idle_notices(comparisons: Sequence[IdleComparison]) -> tuple[Notice, ...]:
     """One notice for each target at which the idle plugin is not the baseline."""
     return tuple(
         Notice(
-            caution=Caution.SILENCE_DIFFERS,
+            caution=Caution.IDLE_DIFFERS,
             message="loading the plugin changes times though it answers nothing: "
             + ", ".join(map(str, one.changes)),
             remedy="nothing to do: gains are over the faster of the two, and rules that say "

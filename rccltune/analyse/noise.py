@@ -201,7 +201,7 @@ class LogTimes:
 
 
 def compare(
-    reference: LogTimes, settings: LogTimes, sizes: SizeAxis, alike: Sequence[str] = ()
+    reference: LogTimes, settings: LogTimes, sizes: SizeAxis, equivalent: Sequence[str] = ()
 ) -> LogRatio:
     """How much faster each setting is than the reference.
 
@@ -209,8 +209,8 @@ def compare(
         reference: one setting, or one for each of ``settings``.
         settings: all that were measured beside it: together they tell the spread.
         sizes: those of both.
-        alike: a name for each setting, equal where settings differ in channels alone. What these
-            agree in, communicators do not differ in: it lowers the floor.
+        equivalent: a name for each setting, equal where settings differ in channels alone. What
+            these agree in, communicators do not differ in: it lowers the floor.
     """
     both = reference.log_us - settings.log_us
     is_paired = np.isfinite(both).any(-1)
@@ -227,7 +227,9 @@ def compare(
     )[:, None]
     alone = np.broadcast_to(floor(usual_us, sizes), log.shape) ** 2
     paired = np.broadcast_to(floor(usual_us, sizes, paired=True), log.shape) ** 2
-    lowered = np.where(n > 1, alone, np.fmin(alone, _spread_of_alike(settings.mean, alike)))
+    lowered = np.where(
+        n > 1, alone, np.fmin(alone, _spread_of_equivalent(settings.mean, equivalent))
+    )
     stated = np.where(is_paired, paired, lowered)
     passes = _mean(np.where(np.isnan(reference.log_us), np.nan, reference.pass_var))
     passes = passes + _mean(np.where(np.isnan(settings.log_us), np.nan, settings.pass_var))
@@ -322,14 +324,14 @@ def _spread(pooled: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[Arra
     return variance, np.broadcast_to(df.sum(1, keepdims=True) / 2, variance.shape)
 
 
-def _spread_of_alike(log_us: Array, alike: Sequence[str]) -> Array:
+def _spread_of_equivalent(log_us: Array, equivalent: Sequence[str]) -> Array:
     """Variance between settings that hardly differ, the least of several groups: [view, 1, size].
 
     Each has a communicator of its own, so that they differ at least as communicators do.
     """
     least = np.full((log_us.shape[0], 1, log_us.shape[2]), np.nan)
-    for name in set(alike):
-        group = log_us[:, np.array(alike) == name]
+    for name in set(equivalent):
+        group = log_us[:, np.array(equivalent) == name]
         variance = nan_safe(np.nanvar, group, 1, ddof=1)
         is_many = np.isfinite(group).sum(1) >= _FEW
         least[:, 0] = np.fmin(least[:, 0], np.where(is_many, variance, np.nan))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, nan_safe, t_quantile
 from rccltune.model import defaults
 from rccltune.model.estimate import Estimate
-from rccltune.model.rounding import rounded_record
+from rccltune.model.rounding import round_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ class LogMean:
     def ratio(self, level: float = INTERVAL) -> Estimate:
         """The ratio with its interval, rounded as it is written."""
         ends = (self.log, self.low(level), self.high(level))
-        return rounded_record(Estimate.of_logs(*ends, self.n))
+        return round_record(Estimate.of_logs(*ends, self.n))
 
     def __add__(self, other: LogMean) -> LogMean:
         """Sum of two independent estimates; degrees of freedom as Welch (1947) has them."""
@@ -147,7 +147,7 @@ class PairedRatios:
         return LogMean(float(np.nanmean(self.mean)), se, float(spare), most)
 
 
-def apart(reference: npt.ArrayLike, other: npt.ArrayLike) -> LogMean | None:
+def compare_groups(reference: npt.ArrayLike, other: npt.ArrayLike) -> LogMean | None:
     """log(reference / other) of two independent groups of log times; None below two of either.
 
     Welch's interval (1947): the groups may differ in spread.

@@ -114,7 +114,7 @@ def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
     return (samples["unusable"] == "") & (samples["time_us"] > 0)
 
 
-def apart_by_timing(samples: pd.DataFrame) -> list[pd.DataFrame]:
+def split_by_timing(samples: pd.DataFrame) -> list[pd.DataFrame]:
     """The usable samples, those apart whose settings were timed at many sizes by both.
 
     Of each size one mode counts, so that settings are compared in it. Where somebody timed a whole

@@ -19,10 +19,10 @@ from rccltune.analyse.steps import separate
 from rccltune.model.brief import brief
 from rccltune.model.curves import Crossover, Curve, Separation
 from rccltune.model.errors import TooLittleDataError
-from rccltune.model.failure import Quarantine
+from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Reporter
-from rccltune.model.rounding import rounded_record
+from rccltune.model.rounding import round_record
 from rccltune.model.schema import Line, Whole
 from rccltune.model.settings import Setting, Target
 from rccltune.session import files, store
@@ -50,7 +50,7 @@ class FitFile:
     separations: tuple[Separation, ...]
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...]
-    quarantined: tuple[Quarantine, ...]
+    excluded: tuple[ExcludedSetting, ...]
     idle: tuple[IdleComparison, ...]
     own: tuple[LibrarySetting, ...] = ()
     runner: Line | None = None
@@ -63,7 +63,7 @@ class FitResult:
 
     Attributes:
         samples_sha256: of the samples.csv that it was made from.
-        quarantined: settings that are not measured because their launches fail.
+        excluded: settings that are not measured because their launches fail.
         idle: the plugin, answering nothing, beside the baseline.
         own: settings that the library was seen to run by itself.
     """
@@ -75,7 +75,7 @@ class FitResult:
     separations: tuple[Separation, ...]
     notices: tuple[Notice, ...]
     bypasses: tuple[Bypass, ...] = ()
-    quarantined: tuple[Quarantine, ...] = ()
+    excluded: tuple[ExcludedSetting, ...] = ()
     idle: tuple[IdleComparison, ...] = ()
     own: tuple[LibrarySetting, ...] = ()
 
@@ -87,7 +87,7 @@ class FitResult:
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """Notices of what weakens the fit, and of what is missing from it."""
-        missing = session_notices(self.quarantined)
+        missing = session_notices(self.excluded)
         return (*self.notices, *library_behaviour.idle_notices(self.idle), *missing)
 
     @property
@@ -103,7 +103,7 @@ class FitResult:
             separations=self.separations,
             notices=self.notices,
             bypasses=self.bypasses,
-            quarantined=self.quarantined,
+            excluded=self.excluded,
             idle=self.idle,
             own=self.own,
         )
@@ -134,13 +134,13 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
     # Of a session that may only be read they are kept nowhere.
     is_kept = store.why_not_current(opened) is None
     digest = store.samples_sha256(opened) if is_kept else store.samples_sha256(opened, table)
-    done = _fitted(opened, table, digest)
+    done = _fit_samples(opened, table, digest)
     derived.keep(FIT_FILE, lambda: store.write_derived(folder, FIT_FILE, done.file))
     return done
 
 
-def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
-    timings = points.apart_by_timing(samples)
+def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
+    timings = points.split_by_timing(samples)
     parts = [points.by_communicator(part) for part in timings]
     is_apart = len(parts) > 1
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
@@ -158,13 +158,13 @@ def _fitted(opened: Session, samples: pd.DataFrame, digest: str) -> FitResult:
     return FitResult(
         session=opened,
         samples_sha256=digest,
-        curves=rounded_record(fitted_curves),
+        curves=round_record(fitted_curves),
         crossovers=tuple(one for each in candidates for one in crossovers(each)),
-        separations=rounded_record(separate(fitted_curves)),
+        separations=round_record(separate(fitted_curves)),
         notices=unusable_notices.notices(samples, table),
         bypasses=library_behaviour.bypasses(samples),
-        quarantined=excluded(opened),
-        idle=rounded_record(library_behaviour.compare_idle(grids)),
+        excluded=excluded(opened),
+        idle=round_record(library_behaviour.compare_idle(grids)),
         own=library_behaviour.library_settings(samples),
     )
 
@@ -188,7 +188,7 @@ def _read(opened: Session, digest: str) -> FitResult | None:
         notices=read.notices,
         bypasses=read.bypasses,
         # Not from the file: a failed launch changes no sample, and so no file.
-        quarantined=excluded(opened),
+        excluded=excluded(opened),
         idle=read.idle,
         own=read.own,
     )

@@ -23,7 +23,7 @@ from rccltune.model.choice import (
 )
 from rccltune.model.curves import GAP
 from rccltune.model.estimate import Estimate
-from rccltune.model.rounding import rounded, rounded_record
+from rccltune.model.rounding import round_number, round_record
 from rccltune.model.settings import Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES
 
@@ -82,7 +82,7 @@ def choose_zones(target: Target, gains: SettingGains, criteria: ZoneCriteria) ->
             if row != NONE and not carries[row, sizes[part]].any():
                 inside[part] = NONE
         zones += _zones_of_close_sizes(target, gains, criteria, sizes, inside)
-    return [rounded_record(zone) for zone in _with_gaps(target, zones)]
+    return [round_record(zone) for zone in _with_gaps(target, zones)]
 
 
 def wins(gains: SettingGains, criteria: ZoneCriteria) -> Truths:
@@ -172,10 +172,10 @@ def _border(
         return (high - 1, high) if before == NONE else (low, low + 1)
     times = nan_safe(np.nanmean, gains.times, 0)
     # NONE is -1, and the library is the last row.
-    apart = (times[before] - times[after])[last : last + 2]
-    if np.isfinite(apart).all():
+    difference = (times[before] - times[after])[last : last + 2]
+    if np.isfinite(difference).all():
         least = criteria.least * (int(after == NONE) - int(before == NONE))
-        edge = size_where_equal([low, high], apart + least)
+        edge = size_where_equal([low, high], difference + least)
         return edge, edge + 1
     if before == NONE or np.isfinite(times[before][last + 1]):
         return high - 1, high
@@ -262,7 +262,7 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
         )
         return NOT_MEASURED if is_measured else BASELINE_UNKNOWN
     gain = np.nan_to_num(gains.gain[:, sizes], nan=-np.inf)
-    best = rounded(float(np.expm1(gain.max())))
+    best = round_number(float(np.expm1(gain.max())))
     if gain.max() < criteria.least:
         return NOT_FASTER
     row, at = np.unravel_index(gain.argmax(), gain.shape)
@@ -274,7 +274,7 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
     if not np.isfinite(half_width).any():
         return not_proven(best, "between measured sizes")
     seen = "seen once" if once else "seen again"
-    known_to = rounded(float(np.expm1(np.nanmax(half_width))))
+    known_to = round_number(float(np.expm1(np.nanmax(half_width))))
     return not_proven(best, f"{seen}, where times are known to {known_to:.0%}")
 
 

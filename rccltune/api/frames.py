@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.api.arguments import Place
-from rccltune.model.choice import waiting
+from rccltune.model.choice import which_wait
 from rccltune.rules import refusals
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
     hint = "correct these lines, or let rccltune emit-config write the file again."
     read = refusals.read_accepted(refusals.content_of(path), path, hint)
-    for rule, waits in zip(read.rules, waiting(read.rules), strict=True):
+    for rule, waits in zip(read.rules, which_wait(read.rules), strict=True):
         yield {
             "file": name,
             "line": rule.line,

@@ -16,7 +16,7 @@ from rccltune.bits import probes
 from rccltune.bits.probes import OneTree
 from rccltune.model.choice import Zone
 from rccltune.model.errors import TooLittleDataError
-from rccltune.model.rounding import rounded_record
+from rccltune.model.rounding import round_record
 from rccltune.model.settings import Setting, Target
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
 from rccltune.ranks import plan, rows, runs
@@ -187,7 +187,7 @@ def _zone(
         n_sizes=len(sizes),
         worst_regret=regret,
     )
-    return rounded_record(zone)
+    return round_record(zone)
 
 
 def _with_gap(target: Target, zones: Sequence[Zone], largest: int) -> list[Zone]:

@@ -200,12 +200,12 @@ def _text(found: Explanation) -> JoinedLines:
 
 
 def _part(part: ScaleExplanation) -> JoinedLines:
-    others = [join_lines([f"  with {call}:", _stretches(found)]) for call, found in part.calls]
+    others = [join_lines([f"  with {call}:", _ranges(found)]) for call, found in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
     for abi, found in part.old_hosts:
         lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found)}")
     lines += [f"  {said}" for said in part.overwritten]
-    return join_lines([*lines, _stretches(part.stretches), *others])
+    return join_lines([*lines, _ranges(part.ranges), *others])
 
 
 def _old(found: Sequence[Decision]) -> str:
@@ -214,7 +214,7 @@ def _old(found: Sequence[Decision]) -> str:
     return f"only {', '.join(sorted(there))}" if there else "no answer"
 
 
-def _stretches(found: Sequence[AnswerRange]) -> JoinedLines:
+def _ranges(found: Sequence[AnswerRange]) -> JoinedLines:
     """Their table; what hosts answer that offer no LL128 where it is something else."""
     if all(one.without_ll128 == one.setting for one in found):
         rows = [(*_row(one)[:3], *_row(one)[4:]) for one in found]
@@ -229,14 +229,14 @@ def _stretches(found: Sequence[AnswerRange]) -> JoinedLines:
     )
 
 
-def _row(stretch: AnswerRange) -> tuple[str, ...]:
-    hole = stretch.reason or ("no rule: the library decides" if stretch.setting is None else "")
+def _row(part: AnswerRange) -> tuple[str, ...]:
+    hole = part.reason or ("no rule: the library decides" if part.setting is None else "")
     return (
-        format_size(stretch.min_nbytes),
-        format_last(stretch.max_nbytes),
-        _name(stretch.setting),
-        "same" if stretch.without_ll128 == stretch.setting else _name(stretch.without_ll128),
-        "" if stretch.line is None else str(stretch.line),
+        format_size(part.min_nbytes),
+        format_last(part.max_nbytes),
+        _name(part.setting),
+        "same" if part.without_ll128 == part.setting else _name(part.without_ll128),
+        "" if part.line is None else str(part.line),
         hole,
     )
 

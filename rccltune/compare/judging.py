@@ -16,7 +16,7 @@ import numpy as np
 from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
 from rccltune.analyse.paired import LogMean, level_of, means_by_size
 from rccltune.model.choice import Verdict
-from rccltune.model.rounding import rounded
+from rccltune.model.rounding import round_number
 from rccltune.ranks.plan import GRAPH
 
 if TYPE_CHECKING:
@@ -126,10 +126,10 @@ def judge(
         log = one.log if one is not None else log_b - log_a
         ends = (one.low(level), one.high(level)) if one is not None else (math.nan, math.nan)
         # Nobody decides by another number than the files have.
-        ratio, low, high = (rounded(math.exp(each)) for each in (log, *ends))
+        ratio, low, high = (round_number(math.exp(each)) for each in (log, *ends))
         is_judged = one is not None and min(n_a, n_b) >= least
         verdict = verdict_of(low, high, margin) if is_judged else Verdict.UNDECIDED
-        times = (rounded(math.exp(log_a)), rounded(math.exp(log_b)))
+        times = (round_number(math.exp(log_a)), round_number(math.exp(log_b)))
         rows.append((*cell, *times, ratio, low, high, n_a, n_b, stalls_a, stalls_b, verdict.value))
     table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS))
     ordered: pd.DataFrame = table.sort_values(CELL, ignore_index=True)

@@ -110,7 +110,7 @@ def restore(
 
 def placement_of(place: RankLocation) -> str | None:
     """The placement that rules are for alone; None where ranks can lie in no other."""
-    if place.name == RankPlacement.NODE.value or set(place.alike) == {place.name}:
+    if place.name == RankPlacement.NODE.value or set(place.equivalent) == {place.name}:
         return None
     return place.name
 
@@ -225,7 +225,7 @@ def _ask(path: Path, zones: Sequence[Zone]) -> None:
     """
     parts = {(one.collective, one.scale): one for one in explain(path, RuleQuestion()).parts}
     for zone in zones:
-        answers = parts[zone.target.collective, zone.target.scale].stretches
+        answers = parts[zone.target.collective, zone.target.scale].ranges
         for nbytes in (zone.min_nbytes, zone.max_nbytes):
             told = next(one for one in answers if one.min_nbytes <= nbytes <= one.max_nbytes)
             if told.setting != zone.setting:

@@ -36,7 +36,7 @@ from rccltune.compare.reasons import ran_words
 from rccltune.compare.restoring import RestoredRules
 from rccltune.compare.sides import Side
 from rccltune.model.choice import Verdict
-from rccltune.model.rounding import csv_text, rounded
+from rccltune.model.rounding import csv_text, round_number
 from rccltune.model.vocabulary import format_size
 from rccltune.session import files, store
 from rccltune.variants import catalog
@@ -311,5 +311,5 @@ def _gains_up_to(own: pd.DataFrame) -> int | None:
 def _known(value: Any) -> Any:  # noqa: ANN401 - of a table's cell
     """A cell as JSON has it: a missing number is null."""
     if isinstance(value, float):
-        return rounded(value) if math.isfinite(value) else None
+        return round_number(value) if math.isfinite(value) else None
     return value.item() if hasattr(value, "item") else value

@@ -23,7 +23,7 @@ from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.settings import Scale
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines, printable
-from rccltune.rules.decision import check_plugin, cost_table, decisions
+from rccltune.rules.decision import check_plugin, cost_table, find_decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.rule_file import RuleFile
 from rccltune.session.files import sync_folder
@@ -435,7 +435,7 @@ def _check_rules(
             for rule in rules:
                 call = {"num_pipe_ops": rule.num_pipe_ops or 1, "reg_buff": rule.reg_buff or 0}
                 size = rule.min_nbytes
-                answers = decisions(opened, rule.collective, table, (size,), **call)
+                answers = find_decisions(opened, rule.collective, table, (size,), **call)
                 answer = next(each.setting for each in reversed(answers) if each.min_nbytes <= size)
                 if answer is None or rule.setting.contradicts(answer):
                     raise VerificationError(

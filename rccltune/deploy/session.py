@@ -15,10 +15,10 @@ from rccltune.model.errors import CommandLineError, SessionError, VerificationEr
 from rccltune.model.reporter import Reporter
 from rccltune.model.vocabulary import printable
 from rccltune.rules.header import written_over
-from rccltune.rules.joined import joined
+from rccltune.rules.join_files import join_rule_files
 from rccltune.rules.line_format import UNPROVEN_MARK
 from rccltune.rules.needs import is_harmless
-from rccltune.rules.other_readers import misread
+from rccltune.rules.other_readers import find_misread
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.rule_order import count_rules
 from rccltune.session import store
@@ -147,7 +147,7 @@ def _rules_of(session: Session, *, unproven: bool) -> tuple[DeployedRuleFile, ..
 
 def _join_scales(files: Sequence[DeployedRuleFile]) -> DeployedRuleFile:
     """Files of one name, of sessions that differ in scale, as one."""
-    content = joined([(one.path, one.content) for one in files])
+    content = join_rule_files([(one.path, one.content) for one in files])
     rules = _rules(files[0].path, content)
     verified = [one.verified for one in files]
     # A rule that nobody verified makes the file one.
@@ -242,7 +242,7 @@ def _rules(path: Path, content: bytes) -> DeployedRuleFile:
         count=count_rules(file.rules),
         verified=printable(verified[1]) if verified else None,
         n_unproven=len(_UNPROVEN.findall(text)),
-        misread=tuple(map(str, misread(content, file))),
+        misread=tuple(map(str, find_misread(content, file))),
         overwritten=written_over(content, file),
     )
 

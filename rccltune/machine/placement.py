@@ -184,7 +184,7 @@ def _unchosen(n_ranks: int | None, system: System) -> RankDevices:
     is_node = n_ranks >= n_devices_on_node(system)
     name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
     alike = (name,) if is_node else ()
-    place = RankLocation(name=name, scale=Scale(n_nodes=1, n_ranks=n_ranks), alike=alike)
+    place = RankLocation(name=name, scale=Scale(n_nodes=1, n_ranks=n_ranks), equivalent=alike)
     return RankDevices(place=place, n_started=n_ranks)
 
 
@@ -328,7 +328,7 @@ def _seated(
         name=name.value,
         scale=Scale(n_nodes=1, n_ranks=n_ranks),
         devices=tuple(gpu.index for gpu in gpus),
-        alike=tuple(one.value for one in _alike(n_ranks, system)),
+        equivalent=tuple(one.value for one in _alike(n_ranks, system)),
     )
     if name is RankPlacement.NODE:
         return RankDevices(place=place, n_started=len(gpus))
@@ -368,7 +368,7 @@ def over_hosts(
     is_node = n_started >= n_hosts * n_devices
     name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
     scale = Scale(n_nodes=n_hosts, n_ranks=n_started)
-    place = RankLocation(name=name, scale=scale, alike=(name,) if is_node else ())
+    place = RankLocation(name=name, scale=scale, equivalent=(name,) if is_node else ())
     return RankDevices(place=place, n_started=n_started)
 
 

@@ -378,7 +378,7 @@ def same_setup(folder: Path, mine: SessionSetup) -> None:
 def _without_usual(mine: RankLocation, known: RankLocation) -> RankLocation:
     """A placement without what need not be said again: which others are alike, the whole node."""
     is_whole = mine.name == known.name == RankPlacement.NODE.value and not known.devices
-    return replace(mine, alike=known.alike, devices=() if is_whole else mine.devices)
+    return replace(mine, equivalent=known.equivalent, devices=() if is_whole else mine.devices)
 
 
 def _words(value: object) -> str:

@@ -24,7 +24,7 @@ from rccltune.measure.hosts import HostComparison
 from rccltune.measure.passes import RunPlan, SweepScope
 from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
-from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason, format_size
@@ -88,11 +88,11 @@ class OngoingSweep:
             self._table = state, rows.rows_of_runs(self.runs, self._rows)
         return self._table[1]
 
-    def aside(self) -> tuple[Quarantine, ...]:
+    def aside(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
         return exclusion.find_excluded(self.runs, self.table()) if self.runs else ()
 
-    def failed_rules(self, rules: str) -> tuple[Quarantine, ...]:
+    def failed_rules(self, rules: str) -> tuple[ExcludedSetting, ...]:
         """Collectives with which the rules of a file hung or crashed.
 
         Args:

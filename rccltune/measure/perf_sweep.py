@@ -41,7 +41,7 @@ from rccltune.measure.sweep_result import (
 from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
-from rccltune.model.failure import Quarantine
+from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
@@ -102,7 +102,7 @@ class PreparedPerfSweep:
         return (*sentences(self.past), *self.site.remarks)
 
     @property
-    def excluded(self) -> tuple[Quarantine, ...]:
+    def excluded(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
         return self.measuring.aside()
 

@@ -33,7 +33,7 @@ from rccltune.measure.sweep_result import (
 from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
-from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.measurement import Notice, StatedFacts, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Progress, Reporter
@@ -115,7 +115,7 @@ class PreparedRcclTests:
         )
 
     @property
-    def excluded(self) -> tuple[Quarantine, ...]:
+    def excluded(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
         return exclusion.find_excluded(self.runs)
 

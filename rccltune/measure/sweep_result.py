@@ -12,7 +12,7 @@ from rccltune.measure.ownership import remember_session
 from rccltune.measure.site import Site
 from rccltune.model import schema
 from rccltune.model.brief import brief
-from rccltune.model.failure import Quarantine
+from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Sweep
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import UnusableReason, format_span
@@ -46,7 +46,7 @@ class SweepResult:
     runner: str
     n_starts: int
     n_samples: int
-    aside: tuple[Quarantine, ...]
+    aside: tuple[ExcludedSetting, ...]
     remarks: tuple[str, ...]
     is_over: bool
     seconds: float

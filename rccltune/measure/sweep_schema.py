@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from rccltune.model import defaults
-from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, parsed
+from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, read_by
 from rccltune.model.settings import Mode, Setting
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
@@ -55,25 +55,25 @@ def _separate(value: object) -> object:
 
 
 _Several: Final = BeforeValidator(_separate)
-_ModeWord: TypeAlias = Annotated[Mode | None, parsed(Mode.parse_option), PlainSerializer(str)]
+_ModeWord: TypeAlias = Annotated[Mode | None, read_by(Mode.parse_option), PlainSerializer(str)]
 _CollectiveWord: TypeAlias = Annotated[
-    Collective, parsed(Collective.parse), PlainSerializer(lambda one: one.value, return_type=str)
+    Collective, read_by(Collective.parse), PlainSerializer(lambda one: one.value, return_type=str)
 ]
-_SettingWord: TypeAlias = Annotated[Setting, parsed(Setting.parse), PlainSerializer(str)]
+_SettingWord: TypeAlias = Annotated[Setting, read_by(Setting.parse), PlainSerializer(str)]
 _SizedWord: TypeAlias = Annotated[
     tuple[Collective, int],
-    parsed(_sized),
+    read_by(_sized),
     PlainSerializer(lambda one: f"{one[0].value}/{one[1]}", return_type=str),
 ]
-_Size: TypeAlias = Annotated[int, parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, parsed(WholeNumberFrom(1))]
+_Size: TypeAlias = Annotated[int, read_by(parse_size)]
+_Count: TypeAlias = Annotated[int, read_by(WholeNumberFrom(1))]
 _Seconds: TypeAlias = Annotated[
     float,
-    parsed(parse_duration),
+    read_by(parse_duration),
     PlainSerializer(lambda seconds: f"{seconds:.12g}s", return_type=str),
 ]
-_File: TypeAlias = Annotated[Path, parsed(_path), PlainSerializer(str)]
-_Dtype: TypeAlias = Annotated[str, parsed(OneOf(tuple(DTYPE_BYTES)))]
+_File: TypeAlias = Annotated[Path, read_by(_path), PlainSerializer(str)]
+_Dtype: TypeAlias = Annotated[str, read_by(OneOf(tuple(DTYPE_BYTES)))]
 
 # Published ways to measure, as values of the options; what a file or a command line says wins. From
 # AMD's RCCL usage tips for CPX: mpirun -np 64 --bind-to numa all_reduce_perf -b 8 -e 1G -f 2; the
@@ -147,7 +147,7 @@ class SweepOptions(BaseModel):
         "What",
         metavar="DIR",
     )
-    runner: Annotated[str, parsed(OneOf(RUNNERS))] = _option(
+    runner: Annotated[str, read_by(OneOf(RUNNERS))] = _option(
         defaults.RUNNER,
         f"Measure by our rank program or by rccl-tests. [default: {defaults.SWEEP_RUNNER}]",
         "Running",
@@ -160,7 +160,7 @@ class SweepOptions(BaseModel):
         usual=True,
         metavar="FILE|torch|real",
     )
-    launcher: Annotated[str, parsed(OneOf(LAUNCHERS))] = _option(
+    launcher: Annotated[str, read_by(OneOf(LAUNCHERS))] = _option(
         defaults.LAUNCHER,
         "Program that starts the ranks. [default: auto]",
         "Running",
@@ -176,13 +176,13 @@ class SweepOptions(BaseModel):
         usual=True,
         metavar="N",
     )
-    rank_placement: Annotated[str, parsed(OneOf(RANK_PLACEMENTS))] | None = _option(
+    rank_placement: Annotated[str, read_by(OneOf(RANK_PLACEMENTS))] | None = _option(
         None,
         "Devices of the ranks: node, one-oam, one-per-oam, … [default: node, or first]",
         "Running",
         metavar="PLACE",
     )
-    preset: Annotated[str, parsed(OneOf(tuple(PRESETS)))] | None = _option(
+    preset: Annotated[str, read_by(OneOf(tuple(PRESETS)))] | None = _option(
         None,
         "Start from a published set of options; other options win over it.",
         "What",
@@ -222,7 +222,7 @@ class SweepOptions(BaseModel):
         usual=True,
         metavar="SIZE",
     )
-    factor: Annotated[int, parsed(WholeNumberFrom(2))] = _option(
+    factor: Annotated[int, read_by(WholeNumberFrom(2))] = _option(
         defaults.FACTOR,
         f"Factor from one size to the next. [default: {defaults.FACTOR}]",
         "Sizes",
@@ -238,13 +238,13 @@ class SweepOptions(BaseModel):
         "What",
         metavar="TYPE",
     )
-    op: Annotated[str, parsed(OneOf(REDOPS))] = _option(
+    op: Annotated[str, read_by(OneOf(REDOPS))] = _option(
         defaults.REDOP,
         f"Reduction of all_reduce, reduce and reduce_scatter. [default: {defaults.REDOP}]",
         "What",
         metavar="|".join(REDOPS),
     )
-    placement: Annotated[str, parsed(OneOf(PLACEMENTS))] = _option(
+    placement: Annotated[str, read_by(OneOf(PLACEMENTS))] = _option(
         defaults.PLACEMENT,
         f"Measure out-of-place, in-place or both. [default: {defaults.PLACEMENT}]",
         "What",
@@ -261,7 +261,7 @@ class SweepOptions(BaseModel):
         "Running",
         metavar="N",
     )
-    timing: Annotated[str, parsed(OneOf(TIMINGS))] = _option(
+    timing: Annotated[str, read_by(OneOf(TIMINGS))] = _option(
         defaults.TIMING,
         "Time replayed graphs, calls launched one by one, or each where it counts (auto).",
         "Running",
@@ -286,7 +286,7 @@ class SweepOptions(BaseModel):
         usual=True,
         metavar="NAME=VALUE",
     )
-    seed: Annotated[int, parsed(WholeNumberFrom(0))] = _option(
+    seed: Annotated[int, read_by(WholeNumberFrom(0))] = _option(
         0, "Seed of the order of launches, and of simulated noise.", metavar="N"
     )
 

@@ -208,7 +208,7 @@ class Rule:
         )
 
 
-def waiting(rules: Iterable[Rule]) -> tuple[bool, ...]:
+def which_wait(rules: Iterable[Rule]) -> tuple[bool, ...]:
     """Whether each rule of a file waits behind an earlier one that is for all of its calls."""
     before: dict[object, list[Rule]] = {}
     waits = []

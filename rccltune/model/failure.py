@@ -1,4 +1,4 @@
-"""Failures of launches, and the quarantine of settings whose launches fail."""
+"""Failures of launches, and the exclusion of settings whose launches fail."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantine:
+class ExcludedSetting:
     """A setting that failed too often in a session to be tried again.
 
     Attributes:
@@ -60,9 +60,9 @@ class Quarantine:
     failures: tuple[Failure, ...]
 
     def __post_init__(self) -> None:
-        """Refuse a quarantine without a failure to show."""
+        """Refuse an exclusion without a failure to show."""
         if not self.launches or len(self.launches) != len(self.failures):
-            raise ValueError("a quarantine needs its failed launches, and how each failed")
+            raise ValueError("an exclusion needs its failed launches, and how each failed")
 
     @property
     def reason(self) -> str:

@@ -182,8 +182,8 @@ class Caution(Enum):
     FILE_OVERRULED = "file-overruled"
     INCOMPLETE_LOG = "incomplete-log"
     LAUNCH_FAILED = "launch-failed"
-    QUARANTINED = "quarantined"
-    SILENCE_DIFFERS = "silence-differs"
+    EXCLUDED = "excluded"
+    IDLE_DIFFERS = "idle-differs"
     DERIVED_TIME = "derived-time"
     ASSUMED = "assumed"
     FORCED_BY_SWITCHES = "forced-by-switches"
@@ -216,7 +216,7 @@ _REMARK: Final = {
         "size where no setting is the best in place and out of place",
         "sizes where no setting is the best in place and out of place",
     ),
-    Caution.SILENCE_DIFFERS: "times with the plugin loaded but idle differ",
+    Caution.IDLE_DIFFERS: "times with the plugin loaded but idle differ",
 }
 
 

@@ -26,42 +26,42 @@ _OF_TIMES: Final = 4
 _POWERS: Final = tuple(float(f"1e{power}") for power in range(23))
 
 
-def rounded(value: float) -> float:
+def round_number(value: float) -> float:
     """The number with six significant digits; rounded again it stays the same."""
     # Twelve digits first: a number that is half-way between two then goes the same way whatever
     # its last bit.
     return float(f"{float(f'{round(value, _DECIMALS):.12g}'):.6g}") or 0.0
 
 
-def rounded_plain(value: Any) -> Any:  # noqa: ANN401 - JSON has no narrower type
+def round_plain(value: Any) -> Any:  # noqa: ANN401 - JSON has no narrower type
     """Lists and pairs as JSON has them, with every float rounded; whole numbers stay whole."""
     if isinstance(value, float):
-        return rounded(value)
+        return round_number(value)
     if isinstance(value, list | tuple):
-        return [rounded_plain(item) for item in value]
+        return [round_plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: rounded_plain(item) for key, item in value.items()}
+        return {key: round_plain(item) for key, item in value.items()}
     return value
 
 
-def rounded_record(value: T) -> T:
+def round_record(value: T) -> T:
     """A record, or a tuple or mapping of records, with every float rounded."""
     found: Any = value
     if isinstance(value, float):
-        found = rounded(value)
+        found = round_number(value)
     elif isinstance(value, tuple):
-        found = tuple(map(rounded_record, value))
+        found = tuple(map(round_record, value))
     elif isinstance(value, Mapping):
-        found = {key: rounded_record(item) for key, item in value.items()}
+        found = {key: round_record(item) for key, item in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
         olds = {one.name: getattr(value, one.name) for one in fields(value)}
-        news = {name: rounded_record(old) for name, old in olds.items()}
+        news = {name: round_record(old) for name, old in olds.items()}
         changed = {name: new for name, new in news.items() if new != olds[name]}
         found = replace(cast("Any", value), **changed) if changed else value
     return cast("T", found)
 
 
-def rounded_times(time_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def round_times(time_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Times in µs with six significant digits, or to a tenth of a nanosecond where that is finer.
 
     So a time keeps all that its measuring gave, and a mean over ranks has no digit more.
@@ -80,7 +80,7 @@ def csv_text(table: pd.DataFrame) -> str:
     """A table of what was computed as the text of a CSV file: LF, floats rounded."""
     text: str = table.to_csv(
         index=False,
-        float_format=lambda value: repr(rounded(cast("float", value))),
+        float_format=lambda value: repr(round_number(cast("float", value))),
         lineterminator="\n",
     )
     return text

@@ -73,7 +73,7 @@ class FieldCheck:
         return {**json, "pattern": self.pattern} if self.pattern else json
 
 
-def parsed(parse: Callable[[str], Any], told: Any = Any) -> PlainValidator:  # noqa: ANN401 - a type
+def read_by(parse: Callable[[str], Any], told: Any = Any) -> PlainValidator:  # noqa: ANN401 - a type
     """A value that is made from a text; what is no text is refused.
 
     Args:
@@ -303,7 +303,7 @@ def read_json(
     except ValidationError as error:
         found = [_mistake(one) for one in error.errors(include_url=False)]
         said = [" ".join(filter(None, (path(place), words))) for place, _, words in found]
-        raise fails(gathered(said), where=where, hint=hint) from None
+        raise fails(join_mistakes(said), where=where, hint=hint) from None
     return made
 
 
@@ -333,7 +333,7 @@ def _as_of_today(value: object) -> object:
     }
 
 
-def checked(record: object, where: str, hint: str) -> None:
+def check_record(record: object, where: str, hint: str) -> None:
     """Find out before a record is written whether it could be read back.
 
     Raises:
@@ -408,7 +408,7 @@ def _short(value: object) -> str:
     return printable(text if len(text) <= 60 else text[:57] + "…")
 
 
-def gathered(messages: list[str]) -> str:
+def join_mistakes(messages: list[str]) -> str:
     """Several mistakes as one message, of which the first twenty are listed."""
     more = len(messages) - _MOST_SAID
     shown_ones = messages[:_MOST_SAID] + ([f"and {more} more"] if more > 0 else [])

@@ -304,14 +304,14 @@ class RankLocation:
         name: of the placement: ``node``, ``one-oam`` …
         scale: of a communicator; several run side by side in sub-groups.
         devices: numbers of the devices in the order of the ranks; empty where nothing chose them.
-        alike: names of all placements that a communicator of this scale can have here, this one's
-            among them; empty where not every one of them has a name.
+        equivalent: names of all placements that a communicator of this scale can have here, this
+            one's among them; empty where not every one of them has a name.
     """
 
     name: Word
     scale: Scale
     devices: tuple[Whole, ...] = ()
-    alike: tuple[Line, ...] = ()
+    equivalent: tuple[Line, ...] = ()
 
     def __str__(self) -> str:
         """``one-oam, 8 ranks on 1 node, devices 0, 1``; devices where they were chosen."""

@@ -26,7 +26,7 @@ from enum import Enum
 from functools import cache
 from typing import Final
 
-from rccltune.model.rounding import rounded_plain
+from rccltune.model.rounding import round_plain
 
 
 class JoinedLines(str):
@@ -76,7 +76,7 @@ def json_text(plain: object, indent: int | None = None) -> JoinedLines:
     """
     if indent:
         return JoinedLines("".join(json_pieces(plain)))
-    return JoinedLines(_printable(_encoder(", ").encode(rounded_plain(plain))))
+    return JoinedLines(_printable(_encoder(", ").encode(round_plain(plain))))
 
 
 def json_pieces(plain: object) -> Iterator[str]:
@@ -91,7 +91,7 @@ def json_pieces(plain: object) -> Iterator[str]:
 def _laid_out(value: object, newline: str) -> Iterator[str]:
     inner = newline + " "
     if not value or not isinstance(value, dict | list | tuple):
-        yield _encoder(", ").encode(rounded_plain(value))
+        yield _encoder(", ").encode(round_plain(value))
         return
     opened, closed = "{}" if isinstance(value, dict) else "[]"
     yield opened + inner
@@ -103,7 +103,7 @@ def _laid_out(value: object, newline: str) -> Iterator[str]:
             yield ("," + inner if at else "") + head
             yield from _laid_out(item, inner)
     else:
-        yield _encoder("," + inner).encode(rounded_plain(value))[1:-1]
+        yield _encoder("," + inner).encode(round_plain(value))[1:-1]
     yield newline + closed
 
 
@@ -301,7 +301,7 @@ class UnusableReason(Enum):
     INCONSISTENT = "inconsistent"
     ONE_RANK = "one-rank"
     NO_TIME = "no-time"
-    QUARANTINED = "quarantined"
+    EXCLUDED = "excluded"
     UNPROVEN = "unproven"
     UNKNOWN_TYPE = "unknown-type"
 
@@ -320,7 +320,7 @@ _DOUBT_MEANING: Final = {
     UnusableReason.INCONSISTENT: "size, count, time and algbw of the row contradict each other",
     UnusableReason.ONE_RANK: "one rank: nothing was communicated",
     UnusableReason.NO_TIME: "the row has no usable time",
-    UnusableReason.QUARANTINED: "the setting failed and is excluded",
+    UnusableReason.EXCLUDED: "the setting failed and is excluded",
     UnusableReason.UNPROVEN: "nothing says which setting ran",
     UnusableReason.UNKNOWN_TYPE: "no benchmark has a data type of this name: a column may be lost",
 }

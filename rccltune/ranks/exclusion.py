@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rccltune.model.failure import Failure, Quarantine
+from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.settings import Role, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.ranks import plan
@@ -34,7 +34,7 @@ def is_tried_again(failures: Sequence[Failure]) -> bool:
 
 def find_excluded(
     runs: Iterable[Run], table: pd.DataFrame | None = None, *, rules: str = ""
-) -> tuple[Quarantine, ...]:
+) -> tuple[ExcludedSetting, ...]:
     """Settings that are measured no more.
 
     Args:
@@ -65,7 +65,7 @@ def find_excluded(
                 name = (Collective(collective), setting)
                 failures.setdefault(name, []).append((by_number[number], Failure.WRONG))
     return tuple(
-        Quarantine(
+        ExcludedSetting(
             collective=collective,
             setting=setting,
             scale=pairs[0][0].scale,
@@ -83,7 +83,7 @@ def wrong_rows(table: pd.DataFrame) -> pd.DataFrame:
     return wrong
 
 
-def find_reasons(samples: pd.DataFrame, excluded: Iterable[Quarantine]) -> pd.Series:
+def find_reasons(samples: pd.DataFrame, excluded: Iterable[ExcludedSetting]) -> pd.Series:
     """Why each time must not be used; empty where it may.
 
     Args:
@@ -98,6 +98,6 @@ def find_reasons(samples: pd.DataFrame, excluded: Iterable[Quarantine]) -> pd.Se
     is_excluded = pd.Series([pair in names for pair in pairs], index=samples.index, dtype=bool)
     reasons = samples["unusable"].astype(object)
     is_wrong = (samples["wrong"] > 0).fillna(value=False) | (reasons == UnusableReason.WRONG.value)
-    reasons = reasons.mask(is_excluded, UnusableReason.QUARANTINED.value)
+    reasons = reasons.mask(is_excluded, UnusableReason.EXCLUDED.value)
     final: pd.Series = reasons.mask(is_wrong.astype(bool), UnusableReason.WRONG.value)
     return final

@@ -11,7 +11,7 @@ from typing import Final
 
 from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.model import grammar
-from rccltune.model.choice import Rule, Zone, waiting
+from rccltune.model.choice import Rule, Zone, which_wait
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import ImportedFile
 from rccltune.model.reporter import Reporter
@@ -214,7 +214,7 @@ def _rules_of(
     stood = {same(one): one for one in (current.stood if current else ())}
     rules = (
         replace(rule, fallback=True) if waits else stood.get(same(rule), rule)
-        for rule, waits in zip(file.rules, waiting(file.rules), strict=True)
+        for rule, waits in zip(file.rules, which_wait(file.rules), strict=True)
     )
     return RuleFileOfSession(
         name=name, path=path, file=file, rules=tuple(rules), verification=current

@@ -369,7 +369,7 @@ def _is_power_of_two(nbytes: int) -> bool:
 
 def _list_unselectable(shown: SessionContents) -> Iterator[tuple[str, str, str]]:
     """Settings that were measured, or were to be, and that no rule can have."""
-    for one in shown.done.quarantined:
+    for one in shown.done.excluded:
         yield "", str(one), one.reason
     for left in shown.choice.left_out if shown.choice else ():
         fastest = f"; the fastest at {words.count(left.n_fastest, 'size')}"

@@ -79,8 +79,8 @@ def plot_session(
     contents = read_contents(folder, reporter=reporter)
     if contents.choice is None and not any(one.rules for one in contents.files):
         reporter.say("no rules are drawn: nothing was chosen yet; rccltune emit-config chooses")
-    for one in contents.done.quarantined:
-        reporter.say(f"not measured: {one}: quarantined, {one.reason}")
+    for one in contents.done.excluded:
+        reporter.say(f"not measured: {one}: excluded, {one.reason}")
     if contents.limits is not None:
         bounds(contents.limits)
     tables = tables_of(contents)

@@ -37,7 +37,7 @@ def cost_table(offered: Iterable[tuple[Algorithm, Protocol]]) -> tuple[tuple[flo
     )
 
 
-def decisions(
+def find_decisions(
     communicator: PluginCommunicator,
     collective: Collective,
     table: Sequence[Sequence[float]],
@@ -137,7 +137,7 @@ def check_plugin(path: Path) -> list[str]:
         env = {"NCCL_TUNER_CONFIG_FILE": str(rules)}
         for abi in host.abi_versions:
             with host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:
-                answers = decisions(communicator, Collective.ALL_REDUCE, table, (1024, 4096))
+                answers = find_decisions(communicator, Collective.ALL_REDUCE, table, (1024, 4096))
             told = [(d.min_nbytes, d.max_nbytes) for d in answers if d.setting == _EXPECTED]
             if told != [(1024, 4096)] or len(answers) != 3:
                 raise VerificationError(

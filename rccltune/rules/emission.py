@@ -17,7 +17,7 @@ from rccltune.launch import overrides
 from rccltune.model.brief import brief
 from rccltune.model.choice import RuleCount, UnselectableSetting, Zone
 from rccltune.model.errors import MachineError, TooLittleDataError
-from rccltune.model.failure import Quarantine
+from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Scale, Target
@@ -187,7 +187,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
         environment_path=_beside(path),
         environment_text=exports.render_exports(document.provenance, document.needs, use),
         needs=document.needs,
-        left_out=(*choice.left_out, *map(_excluded, fitted.quarantined)),
+        left_out=(*choice.left_out, *map(_excluded, fitted.excluded)),
         notices=_notices(fitted, choice, document),
         placement=placement,
         choice=choice_record(fitted, choice, options, bits.name if bits else None),
@@ -225,7 +225,7 @@ def _is_proven(emitted: EmittedRules) -> bool:
 def _keep_verified(emitted: EmittedRules, reporter: Reporter) -> EmittedRules:
     """Leave a verified file where it is, and say what that one needs."""
     if emitted.environment_path is not None:
-        exports.correct(emitted.environment_path, reporter)
+        exports.correct_exports(emitted.environment_path, reporter)
     needs = read_rules(emitted.path.read_bytes()).needs if emitted.path is not None else ()
     return replace(emitted, is_kept=True, needs=needs)
 
@@ -313,15 +313,15 @@ def _needs(fitted: FitResult, zones: tuple[Zone, ...]) -> tuple[tuple[str, str],
     return tuple(sorted(pair for pair in needs if is_harmless(*pair)))
 
 
-def _excluded(quarantine: Quarantine) -> UnselectableSetting:
+def _excluded(excluded: ExcludedSetting) -> UnselectableSetting:
     return UnselectableSetting(
         target=Target(
-            collective=quarantine.collective,
-            scale=quarantine.scale or Scale(n_nodes=1, n_ranks=1),
-            rank_placement=quarantine.rank_placement,
+            collective=excluded.collective,
+            scale=excluded.scale or Scale(n_nodes=1, n_ranks=1),
+            rank_placement=excluded.rank_placement,
         ),
-        setting=quarantine.setting,
-        reason=f"quarantined: {quarantine.reason}",
+        setting=excluded.setting,
+        reason=f"excluded: {excluded.reason}",
     )
 
 

@@ -18,7 +18,7 @@ from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Mode, Scale, Setting, Vendor, why_never
 from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective
 from rccltune.rules import decision
-from rccltune.rules.other_readers import MisreadLine, beside_lines, misread
+from rccltune.rules.other_readers import MisreadLine, beside_lines, find_misread
 from rccltune.rules.plugin_answers import (
     USUAL,
     CallArguments,
@@ -89,7 +89,7 @@ class RuleQuestion:
     mode: Mode | None = None
 
 
-def asked_about(
+def read_question(
     path: Path, question: RuleQuestion
 ) -> tuple[list[tuple[Collective, Scale]], tuple[CallArguments, ...]]:
     """Find what a file names of a question: collectives with the scales of each; and calls.
@@ -97,8 +97,8 @@ def asked_about(
     Raises:
         InputFileError: as :func:`explain`.
     """
-    rules = _for_mode(_accepted(content_of(path), path).rules, question.mode)
-    return _named(rules, question), calls_of(rules)
+    rules = _for_mode(_read_once(content_of(path), path).rules, question.mode)
+    return _list_scales(rules, question), calls_of(rules)
 
 
 def explain(
@@ -120,7 +120,7 @@ def explain(
         VerificationError: the plugin's answer is not what the file says; a bug of ours.
     """
     content = content_of(path)
-    file = _accepted(content, path)
+    file = _read_once(content, path)
     rules = _for_mode(file.rules, question.mode)
     host = PluginLibrary(plugin.library())
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
@@ -128,7 +128,7 @@ def explain(
         copy.write_bytes(_without_requirements(content))
         only, lines = Path(folder) / "scale.csv", _lines(content)
         matching, arch = RuleMatcher(rules), _whose(file, question.mode)
-        wanted = dict.fromkeys((*_named(rules, question), *also))
+        wanted = dict.fromkeys((*_list_scales(rules, question), *also))
         by_scale: dict[tuple[Collective, Scale], ScaleExplanation] = {}
         for scale in dict.fromkeys(one for _, one in wanted):
             only.write_bytes(_rows(lines, matching.of(scale, *TUNABLE)))
@@ -146,7 +146,7 @@ def explain(
                     by_scale[collective, scale] = explain_scale(case, opened)
         parts = tuple(by_scale[one] for one in wanted)
         copy.write_bytes(_with_placement_alone(content, file))
-        declared = _declared(host, copy, file, parts, question.mode)
+        declared = _ask_placement(host, copy, file, parts, question.mode)
     return Explanation(
         path=path,
         file=file,
@@ -160,13 +160,13 @@ def explain(
         never=_never(rules, _whose(file, question.mode)),
         never_by_amd=() if _whose(file, question.mode) else _never(rules, Vendor.AMD.value),
         placement=declared,
-        misread=misread(content, file),
+        misread=find_misread(content, file),
         beside_lines=beside_lines(content),
     )
 
 
 @lru_cache(maxsize=2)
-def _accepted(content: bytes, path: Path) -> RuleFile:
+def _read_once(content: bytes, path: Path) -> RuleFile:
     """Read a file once for both questions of a comparison."""
     return read_accepted(content, path, _CORRECT)
 
@@ -196,7 +196,7 @@ def _with_placement_alone(content: bytes, file: RuleFile) -> bytes:
     return head.encode("latin-1") + _without_requirements(content)
 
 
-def _declared(
+def _ask_placement(
     host: PluginLibrary,
     path: Path,
     file: RuleFile,
@@ -205,7 +205,7 @@ def _declared(
 ) -> PlacementUse | None:
     """Ask the plugin with RCCLTUNE_PLACEMENT and without it."""
     placement = dict(file.requires).get("placement")
-    part = next((p for p in parts if any(s.setting is not None for s in p.stretches)), None)
+    part = next((p for p in parts if any(s.setting is not None for s in p.ranges)), None)
     if placement is None or part is None:
         return None
     arch = _whose(file, mode)
@@ -222,8 +222,8 @@ def _declared(
             n_ranks=part.scale.n_ranks,
             env={**variables, **declared},
         ) as communicator:
-            hints = {stretch.min_nbytes for stretch in part.stretches}
-            decided = decision.decisions(communicator, part.collective, table, hints)
+            hints = {part.min_nbytes for part in part.ranges}
+            decided = decision.find_decisions(communicator, part.collective, table, hints)
         return any(one.setting is not None for one in decided)
 
     return PlacementUse(
@@ -245,7 +245,7 @@ def _for_mode(rules: Sequence[Rule], mode: Mode | None) -> tuple[Rule, ...]:
     return tuple(r for r in rules if r.only_mode is None or r.only_mode.compute == mode.compute)
 
 
-def _named(rules: Sequence[Rule], question: RuleQuestion) -> list[tuple[Collective, Scale]]:
+def _list_scales(rules: Sequence[Rule], question: RuleQuestion) -> list[tuple[Collective, Scale]]:
     return [(c, s) for c in _collectives(rules, question) for s in _scales(rules, c, question)]
 
 
@@ -318,7 +318,7 @@ def compare(one: Path, other: Path, question: RuleQuestion) -> tuple[Explanation
     Raises:
         InputFileError: as :func:`explain`, for either.
     """
-    asked = [asked_about(path, question) for path in (one, other)]
+    asked = [read_question(path, question) for path in (one, other)]
     both = tuple(dict.fromkeys(key for named, _ in asked for key in named))
     calls = tuple(dict.fromkeys(call for _, mine in asked for call in mine))
     return explain(one, question, both, calls), explain(other, question, both, calls)
@@ -394,7 +394,7 @@ def _at(part: ScaleExplanation | None, call: CallArguments, starts: Sequence[int
     """The answers with LL128 enabled, and without."""
     if part is None:
         return [(None, None)] * len(starts)
-    stretches = part.of(call)
-    begins = [each.min_nbytes for each in stretches]
-    found = (stretches[bisect_right(begins, start) - 1] for start in starts)
+    ranges = part.of(call)
+    begins = [each.min_nbytes for each in ranges]
+    found = (ranges[bisect_right(begins, start) - 1] for start in starts)
     return [(each.setting, each.without_ll128) for each in found]

@@ -13,7 +13,7 @@ from rccltune.model import defaults
 from rccltune.model.errors import ReadOnlyError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.releases import READING_RULES
-from rccltune.rules.line_format import comment
+from rccltune.rules.line_format import comment_lines
 from rccltune.session.files import write_atomically
 
 NAMED: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=(.+)$", re.MULTILINE)
@@ -63,10 +63,10 @@ def _export(name: str, value: str) -> str:
 
 
 def _comment(text: str) -> list[str]:
-    return comment(text, _WIDTH)
+    return comment_lines(text, _WIDTH)
 
 
-def moved(exports: Path) -> tuple[Path, Path] | None:
+def find_moved(exports: Path) -> tuple[Path, Path] | None:
     """Where exports say that their rules lie, and where those lie now; None where that is one.
 
     They name the file beside them, or one for an environment in a folder beside them.
@@ -88,8 +88,8 @@ def moved(exports: Path) -> tuple[Path, Path] | None:
 
 def say_moved(exports: Iterable[Path], folder: Path, reporter: Reporter) -> None:
     """Tell whoever reads a session, once, that a job would read other rules or none."""
-    first = next((one for one in exports if moved(one)), None)
-    found = None if first is None else moved(first)
+    first = next((one for one in exports if find_moved(one)), None)
+    found = None if first is None else find_moved(first)
     if found is not None:
         session = "" if folder == Path(defaults.SESSION) else f" {shlex.quote(str(folder))}"
         reporter.say(
@@ -98,9 +98,9 @@ def say_moved(exports: Iterable[Path], folder: Path, reporter: Reporter) -> None
         )
 
 
-def correct(exports: Path, reporter: Reporter) -> None:
+def correct_exports(exports: Path, reporter: Reporter) -> None:
     """Let exports name the rules where they lie now; a session that is closed stays as it is."""
-    found = moved(exports)
+    found = find_moved(exports)
     if found is None:
         return
     line = f"export NCCL_TUNER_CONFIG_FILE={shlex.quote(str(found[1]))}"

@@ -32,7 +32,7 @@ _ODD: Final = frozenset(("Cc", "Zl", "Zp", "Cs"))
 _NAME: Final = re.compile(r"[^\s=#]+")
 
 
-def comment(text: str, width: int = _WIDTH) -> list[str]:
+def comment_lines(text: str, width: int = _WIDTH) -> list[str]:
     """Comment lines; never one that begins with '#@', which would be an instruction.
 
     A first word that ends in a colon says whose lines they are, and begins each of them.
@@ -43,7 +43,7 @@ def comment(text: str, width: int = _WIDTH) -> list[str]:
     return [f"# {part}" for line in wrapped for part in _parts(line, LIMIT - len("# "))]
 
 
-def needs(name: str, value: str) -> str:
+def needs_line(name: str, value: str) -> str:
     """The line for one variable of the environment.
 
     Raises:
@@ -56,10 +56,10 @@ def needs(name: str, value: str) -> str:
             "that a line cannot hold, or blanks at an end",
             hint="set it yourself where the job starts, and leave it out of what the rules need.",
         )
-    return _checked(line, f"what the rules need of {_shown(name)}")
+    return _check_length(line, f"what the rules need of {_shown(name)}")
 
 
-def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
+def requires_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """Lines that require something of a machine, each complete by itself.
 
     Raises:
@@ -73,11 +73,13 @@ def requires(pairs: Iterable[tuple[str, str]]) -> list[str]:
         if pieces and _fits(f"{pieces[-1]} {pair}"):
             pieces[-1] += f" {pair}"
         else:
-            pieces.append(_checked(f"#@ requires {pair}", f"what is required of {_shown(key)}"))
+            pieces.append(
+                _check_length(f"#@ requires {pair}", f"what is required of {_shown(key)}")
+            )
     return pieces
 
 
-def library(release: str) -> str:
+def library_line(release: str) -> str:
     """The line for the library that the rules were measured with.
 
     Args:
@@ -86,19 +88,19 @@ def library(release: str) -> str:
     return f"#@ library {release}"
 
 
-def bits(name: str) -> str:
+def bits_line(name: str) -> str:
     """The line that says that a file's rules keep the bits of results."""
     return f"#@ bits {name}"
 
 
-def hole(low: int | str, high: int | str, reason: str) -> str:
+def hole_line(low: int | str, high: int | str, reason: str) -> str:
     """Sizes that are left to the library; a reason that is too long is cut."""
     head = f"#@ hole {low} {high} "
     short = textwrap.shorten(_plain(reason), _REASON)
     return head + next(iter(_parts(short, max(0, LIMIT - len(head)))), "")
 
 
-def kept(line: str, number: int) -> list[str]:
+def shorten_line(line: str, number: int) -> list[str]:
     """A line of somebody's file as it is, or in shorter ones that say the same.
 
     Raises:
@@ -112,17 +114,19 @@ def kept(line: str, number: int) -> list[str]:
         return _instruction(bare, what)
     row, _, after = bare.partition("#")
     fields = ",".join(grammar.trim(field) for field in row.split(","))
-    return [*comment(after), *([_checked(fields, what)] if fields else [])]
+    return [*comment_lines(after), *([_check_length(fields, what)] if fields else [])]
 
 
 def _instruction(bare: str, what: str) -> list[str]:
     match grammar.words(bare.removeprefix("#@")):
         case ["requires", *pairs]:
-            return requires([(key, value) for key, _, value in (p.partition("=") for p in pairs)])
+            return requires_lines(
+                [(key, value) for key, _, value in (p.partition("=") for p in pairs)]
+            )
         case ["hole", low, high, *reason]:
-            return [_checked(hole(low, high, " ".join(reason)), what)]
+            return [_check_length(hole_line(low, high, " ".join(reason)), what)]
         case _:
-            return [_checked(bare, what)]
+            return [_check_length(bare, what)]
 
 
 def text_of(lines: Sequence[str]) -> str:
@@ -146,7 +150,7 @@ def _fits(line: str) -> bool:
     return len(line.encode("utf-8", "replace")) <= LIMIT
 
 
-def _checked(line: str, what: str) -> str:
+def _check_length(line: str, what: str) -> str:
     if _fits(line):
         return line
     raise InputFileError(
@@ -197,7 +201,7 @@ def is_stump(content: str) -> bool:
     return len(content) < len(_FIRST) and _FIRST.startswith(content)
 
 
-def framed(lines: Iterable[str]) -> list[str]:
+def add_frame(lines: Iterable[str]) -> list[str]:
     """The lines as a file of ours, between its format and the number of its rows."""
     kept = [line for line in lines if not is_frame(line)]
     return ["#@ format 1", *kept, f"#@ end {sum(map(is_row, kept))}"]
@@ -225,7 +229,7 @@ class LineChange:
     own: tuple[tuple[str, ...], ...] = ()
 
 
-def rewritten(content: str, changes: Mapping[int, LineChange], header: Sequence[str]) -> str:
+def rewrite_lines(content: str, changes: Mapping[int, LineChange], header: Sequence[str]) -> str:
     """The text of a file of ours with changed lines, LF at every end.
 
     What has evidence of its own is unproven no more.
@@ -243,9 +247,13 @@ def rewritten(content: str, changes: Mapping[int, LineChange], header: Sequence[
         change = changes.get(number)
         if change is not None and change.evidence and new_lines[-1:] and _is_doubt(new_lines[-1]):
             new_lines.pop()
-        new_lines += kept(line, number) if change is None else _changed(line, number, change)
+        new_lines += (
+            shorten_line(line, number) if change is None else _change_line(line, number, change)
+        )
     return text_of(
-        framed([*(part for text in header for part in comment(text, _LONGEST)), *new_lines])
+        add_frame(
+            [*(part for text in header for part in comment_lines(text, _LONGEST)), *new_lines]
+        )
     )
 
 
@@ -253,25 +261,27 @@ def _is_doubt(line: str) -> bool:
     return line.startswith((f"# {UNPROVEN_MARK}", f"# fallback {UNPROVEN_MARK}"))
 
 
-def _changed(line: str, number: int, change: LineChange) -> list[str]:
-    new_lines = comment(change.evidence, _LONGEST)
+def _change_line(line: str, number: int, change: LineChange) -> list[str]:
+    new_lines = comment_lines(change.evidence, _LONGEST)
     if not change.parts:
-        new_lines += comment(f"dropped: {grammar.trim(line)}")
+        new_lines += comment_lines(f"dropped: {grammar.trim(line)}")
     owns = change.own or ((),) * len(change.parts)
     for part, own in zip(change.parts, owns, strict=True):
-        new_lines += [one for text in own for one in comment(text)]
-        new_lines += _narrowed(line, number, part)
-    return new_lines + [hole(one.min_nbytes, one.max_nbytes, one.reason) for one in change.holes]
+        new_lines += [one for text in own for one in comment_lines(text)]
+        new_lines += _replace_bounds(line, number, part)
+    return new_lines + [
+        hole_line(one.min_nbytes, one.max_nbytes, one.reason) for one in change.holes
+    ]
 
 
-def _narrowed(line: str, number: int, part: Rule) -> list[str]:
+def _replace_bounds(line: str, number: int, part: Rule) -> list[str]:
     """A row with other bounds and registration; columns of other dialects too it keeps."""
     fields = grammar.trim(line).split(",")
     fields[_MIN], fields[_MAX] = str(part.min_nbytes), str(part.max_nbytes)
     if part.reg_buff is not None:
         fields += ["-1"] * (_REG_BUFF + 1 - len(fields))
         fields[_REG_BUFF] = str(part.reg_buff)
-    return kept(",".join(fields), number)
+    return shorten_line(",".join(fields), number)
 
 
 _HEX: Final = re.compile(r"0x([0-9a-fA-F]+)")

@@ -91,7 +91,7 @@ class MisreadLine:
         return f"line {self.line}: {self.said}"
 
 
-def misread(content: bytes, file: RuleFile) -> tuple[MisreadLine, ...]:
+def find_misread(content: bytes, file: RuleFile) -> tuple[MisreadLine, ...]:
     """Lines that some other reader takes for something else than our plugin does.
 
     Args:

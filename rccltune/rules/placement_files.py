@@ -42,8 +42,8 @@ def required_placement(fitted: FitResult, reporter: Reporter) -> str | None:
         )
     (name,) = names
     place = fitted.session.setup.placement
-    others = [] if place is None else [one for one in place.alike if one != name]
-    if place is not None and place.alike and not others:
+    others = [] if place is None else [one for one in place.equivalent if one != name]
+    if place is not None and place.equivalent and not others:
         return None
     why = "so many ranks can lie in ways that have no name and were not measured"
     if others:

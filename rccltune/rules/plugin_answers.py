@@ -73,7 +73,7 @@ class ScaleExplanation:
     """One collective at one scale.
 
     Attributes:
-        stretches: of the usual call, one operation in buffers that are not registered.
+        ranges: of the usual call, one operation in buffers that are not registered.
         calls: all that were asked about, and the ranges of each whose answers are other ones;
             values that rows name, and one that no row names.
         old_hosts: (ABI version, what its hosts are answered) where that differs by design: 2 is
@@ -83,14 +83,14 @@ class ScaleExplanation:
 
     collective: Collective
     scale: Scale
-    stretches: tuple[AnswerRange, ...]
+    ranges: tuple[AnswerRange, ...]
     old_hosts: tuple[tuple[int, tuple[Decision, ...]], ...]
     overwritten: tuple[str, ...] = ()
     calls: tuple[tuple[CallArguments, tuple[AnswerRange, ...]], ...] = ()
 
     def of(self, call: CallArguments) -> tuple[AnswerRange, ...]:
         """Ranges of one call; of one that no row tells from it where it was not asked."""
-        return dict(self.calls).get(call, self.stretches)
+        return dict(self.calls).get(call, self.ranges)
 
 
 @lru_cache(maxsize=1024)
@@ -192,11 +192,11 @@ def explain_scale(case: ScaleQuestion, host: OpenPlugin) -> ScaleExplanation:
                 where=str(host.path),
                 hint="please report this with the rule file: it is a bug.",
             )
-    stretches = {call: _answer_ranges(case, call, *both) for call, both in answers[newest].items()}
+    ranges = {call: _answer_ranges(case, call, *both) for call, both in answers[newest].items()}
     return ScaleExplanation(
         collective=case.collective,
         scale=case.scale,
-        stretches=stretches[USUAL],
+        ranges=ranges[USUAL],
         old_hosts=tuple(
             (abi, answers[abi][USUAL][0])
             for abi in _DIFFERENT_BY_DESIGN
@@ -205,7 +205,7 @@ def explain_scale(case: ScaleQuestion, host: OpenPlugin) -> ScaleExplanation:
         overwritten=overwritten.explained(case.rules, case.collective, case.scale, case.arch),
         calls=tuple(
             (call, found)
-            for call, found in stretches.items()
+            for call, found in ranges.items()
             if answers[newest][call] != answers[newest][USUAL]
         ),
     )
@@ -263,7 +263,7 @@ def _ask(
     hints = {bound for r in case.rules for bound in (r.min_nbytes, r.max_nbytes + 1)}
 
     def decided(n_pipe_ops: int, reg_buff: int, *, ll128: bool) -> tuple[Decision, ...]:
-        return decision.decisions(
+        return decision.find_decisions(
             communicator,
             case.collective,
             decision.cost_table(offered_cells(case.collective, case.scale, case.arch, ll128=ll128)),
@@ -302,12 +302,12 @@ def _answer_ranges(
     inside = {edge for edge in named if edge <= with_ll128[-1].max_nbytes}
     edges = sorted(decided | {h.min_nbytes for h in holes} | inside)
     ends = [edge - 1 for edge in edges[1:]] + [with_ll128[-1].max_nbytes]
-    settings = _decided(with_ll128, edges)
-    lines = _answering(case, call, edges, settings)
+    settings = _settings_at(with_ll128, edges)
+    lines = _find_answering(case, call, edges, settings)
     reasons = first_at(((h.min_nbytes, h.max_nbytes) for h in holes), edges)
     ranges: list[AnswerRange] = []
     for low, high, setting, other, rule, hole in zip(
-        edges, ends, settings, _decided(without, edges), lines, reasons, strict=True
+        edges, ends, settings, _settings_at(without, edges), lines, reasons, strict=True
     ):
         if setting is not None and rule is None:
             raise VerificationError(
@@ -335,12 +335,12 @@ def _answer_ranges(
     return tuple(ranges)
 
 
-def _decided(found: Sequence[Decision], edges: Sequence[int]) -> list[Setting | None]:
+def _settings_at(found: Sequence[Decision], edges: Sequence[int]) -> list[Setting | None]:
     starts = [each.min_nbytes for each in found]
     return [found[bisect_right(starts, edge) - 1].setting for edge in edges]
 
 
-def _answering(
+def _find_answering(
     case: ScaleQuestion,
     call: CallArguments,
     edges: Sequence[int],

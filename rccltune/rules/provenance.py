@@ -66,7 +66,7 @@ def _session_lines(done: FitResult) -> list[str]:
         else "",
         f"measured as: {', '.join(views)} (a tuner sees neither type, operation nor placement)",
         f"samples: sha256 {done.samples_sha256}",
-        *(f"not measured: {one}: quarantined, {one.reason}" for one in done.quarantined),
+        *(f"not measured: {one}: excluded, {one.reason}" for one in done.excluded),
     ]
     return [line for line in lines if line]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rccltune.model.errors import InputFileError, reason_of
 from rccltune.model.vocabulary import join_lines
-from rccltune.rules.other_readers import misread
+from rccltune.rules.other_readers import find_misread
 from rccltune.rules.rule_file import RuleFile, read_rules
 
 
@@ -54,7 +54,7 @@ def read_accepted(content: bytes, where: Path, hint: str | None = None) -> RuleF
     file = read_rules(content)
     if file.errors:
         mistakes = [finding.at(where) for finding in file.errors]
-        first, *others = (*map(str, misread(content, file)), "")
+        first, *others = (*map(str, find_misread(content, file)), "")
         n_more = sum(map(bool, others))
         more = f"; {n_more} more line{'s' * (n_more > 1)}" * bool(n_more)
         mistakes += [f"read otherwise without our plugin: {first}{more}"] * bool(first)

@@ -144,7 +144,7 @@ def read_rules(content: bytes) -> RuleFile:
 
 
 def _error(line: int, code: str, message: str) -> LineFinding:
-    return LineFinding(severity=LineSeverity.ERROR, line=line, code=code, message=_said(message))
+    return LineFinding(severity=LineSeverity.ERROR, line=line, code=code, message=_text_of(message))
 
 
 def _section(words: list[str]) -> tuple[Collective, Scale] | None:
@@ -202,7 +202,7 @@ class _Reader:
     def warn(self, code: str, message: str) -> None:
         self.findings.append(
             LineFinding(
-                severity=LineSeverity.WARNING, line=self.line, code=code, message=_said(message)
+                severity=LineSeverity.WARNING, line=self.line, code=code, message=_text_of(message)
             )
         )
 
@@ -240,9 +240,9 @@ class _Reader:
             case ["needs", *_] if "=" in directive:
                 # All of the line's rest: a value may have blanks in it.
                 name, _, value = grammar.trim(directive[len("needs") :]).partition("=")
-                self.needs.append((_said(name), _said(value)))
+                self.needs.append((_text_of(name), _text_of(value)))
             case ["hole", low, high, *reason] if _is_whole(low) and _is_whole(high):
-                self.read_hole(grammar.whole(low), grammar.whole(high), _said(" ".join(reason)))
+                self.read_hole(grammar.whole(low), grammar.whole(high), _text_of(" ".join(reason)))
             case ["section", *rest]:
                 self.section = _section(rest)
             case _:
@@ -281,7 +281,7 @@ class _Reader:
                 f"bits: '{' '.join(name)[:40]}' is not understood, or contradicts an earlier line",
             )
             return
-        self.bits = _said(name[0])
+        self.bits = _text_of(name[0])
 
     def read_library(self, words: list[str]) -> None:
         release = library_release(words)
@@ -405,7 +405,7 @@ class _Reader:
         return True, mode
 
 
-def _said(text: str) -> str:
+def _text_of(text: str) -> str:
     """Words for people, of a file that was decoded one character a byte."""
     return text.encode("latin-1").decode("utf-8", "replace")
 

@@ -130,7 +130,7 @@ def _wider(filters: _Filters) -> Iterator[_Filters]:
         yield collective, mine
 
 
-def intervals_left(whole: Interval, rules: Iterable[Rule]) -> list[Interval]:
+def subtract_rules(whole: Interval, rules: Iterable[Rule]) -> list[Interval]:
     """Intervals that remain without the sizes of some rules, inclusive bounds."""
     low, high = whole
     remaining: list[Interval] = []

@@ -11,7 +11,7 @@ from rccltune.analyse.choose import Choice
 from rccltune.analyse.session_fit import FitResult
 from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.measurement import Notice
-from rccltune.model.rounding import rounded_record
+from rccltune.model.rounding import round_record
 from rccltune.model.schema import Line, Number, Whole
 from rccltune.model.settings import Setting
 from rccltune.session import store
@@ -80,7 +80,7 @@ def choice_record(
         left_out=choice.left_out,
         notices=choice.notices,
     )
-    return rounded_record(made)
+    return round_record(made)
 
 
 def write_choice(folder: Path, choice: StoredChoice) -> Path:

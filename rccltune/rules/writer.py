@@ -14,7 +14,7 @@ from rccltune.model.choice import RESTORES, Rule, RuleState, Zone
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.rules import line_format
-from rccltune.rules.line_format import UNPROVEN_MARK, framed
+from rccltune.rules.line_format import UNPROVEN_MARK, add_frame
 from rccltune.rules.rule_document import RuleDocument, by_target, fallbacks_of, rule_of
 from rccltune.session.files import write_atomically
 
@@ -28,17 +28,17 @@ def render(document: RuleDocument) -> str:
         InputFileError: what the rules need or require fits no line.
     """
     lines = [line for text in document.provenance for line in _comment(text)]
-    lines += line_format.requires(document.requires)
-    lines += [line_format.library(document.library)] if document.library else []
-    lines += [line_format.bits(document.bits)] if document.bits else []
-    lines += [line_format.needs(name, value) for name, value in document.needs]
+    lines += line_format.requires_lines(document.requires)
+    lines += [line_format.library_line(document.library)] if document.library else []
+    lines += [line_format.bits_line(document.bits)] if document.bits else []
+    lines += [line_format.needs_line(name, value) for name, value in document.needs]
     lines += _comment(f"columns: {_COLUMNS}")
     for zones in by_target(document.zones):
         lines += _section(zones)
-    return line_format.text_of(framed(lines))
+    return line_format.text_of(add_frame(lines))
 
 
-_comment = line_format.comment
+_comment = line_format.comment_lines
 
 
 def _section(zones: Sequence[Zone]) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _section(zones: Sequence[Zone]) -> Iterator[str]:
     for zone in zones:
         if zone.setting is None:
             # The reader of this line is a program too: one line.
-            yield line_format.hole(zone.min_nbytes, zone.max_nbytes, zone.reason or "")
+            yield line_format.hole_line(zone.min_nbytes, zone.max_nbytes, zone.reason or "")
         else:
             for text in _evidence_lines(zone):
                 yield from _comment(text)
@@ -160,7 +160,7 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: R
     """
     changing = [path for path, text in files if _differs(path, text)]
     if changing and not overwrite:
-        raise _in_the_way(changing[0])
+        raise _refuse_replacing(changing[0])
     for path in filter(is_verified, changing):
         kept = backup_path(path)
         write_atomically(kept, path.read_bytes())
@@ -185,7 +185,7 @@ def backup_path(path: Path) -> Path:
     return path.with_name(path.name + _KEPT)
 
 
-def _in_the_way(path: Path) -> CommandLineError:
+def _refuse_replacing(path: Path) -> CommandLineError:
     if is_verified(path):
         return CommandLineError(
             "the rule file is there already, was verified, and would change",

@@ -115,7 +115,7 @@ def import_files(
         if fresh:
             _check_environments((*held, *(item.file for item in fresh)), folder)
             for key in (key for item in fresh for key in item.reading.keys):
-                schema.checked(key, str(folder), store.SAY)
+                schema.check_record(key, str(folder), store.SAY)
             store.commit(target, [(item.file, item.path) for item in fresh], joined((old, new)))
             if target.fingerprint.vendor is None:
                 reporter.say(VENDOR_UNKNOWN)

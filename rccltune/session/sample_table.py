@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model.rounding import rounded_times
+from rccltune.model.rounding import round_times
 from rccltune.model.settings import CurveKey
 from rccltune.ranks import plan, runs
 
@@ -92,7 +92,7 @@ def arranged(columns: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
     kinds = {name: KINDS.get(name, "category") for name in COLUMNS}
     ordered: pd.DataFrame = pd.DataFrame({n: columns[n] for n in COLUMNS}).astype(kinds)
     for name in _TIMES:
-        ordered[name] = rounded_times(ordered[name].to_numpy())
+        ordered[name] = round_times(ordered[name].to_numpy())
     return ordered
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.errors import SessionError
-from rccltune.model.failure import Quarantine
+from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Setting
@@ -190,17 +190,17 @@ def bring_up_to_date(folder: Path) -> None:
         store.commit(opened, [], frame_from_logs(opened))
 
 
-def excluded(opened: Session) -> tuple[Quarantine, ...]:
+def excluded(opened: Session) -> tuple[ExcludedSetting, ...]:
     """Settings of a session that are measured no more, as far as the ends of runs tell."""
     return exclusion.find_excluded(runs.read_runs(opened.path, most_ranks=0))
 
 
-def notices(found: Iterable[Quarantine]) -> tuple[Notice, ...]:
+def notices(found: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:
     """One warning for each, with its logs."""
     return tuple(
         Notice(
-            caution=Caution.QUARANTINED,
-            message=f"{one} is quarantined and not measured: {one.reason}",
+            caution=Caution.EXCLUDED,
+            message=f"{one} is excluded and not measured: {one.reason}",
             remedy="look into its log; a sweep into a new session (-o DIR) tries it again.",
             where=", ".join(f"{store.folder_named(Path(), name)}/" for name in one.launches),
         )

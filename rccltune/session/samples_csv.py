@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from rccltune.model.errors import SessionError
-from rccltune.model.schema import LARGEST, NAME, gathered, odd_letters
+from rccltune.model.schema import LARGEST, NAME, join_mistakes, odd_letters
 from rccltune.model.settings import Setting
 from rccltune.model.times import is_usable, printed
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
@@ -69,7 +69,7 @@ def _check(path: Path, mistakes: list[tuple[int, str]]) -> None:
     if mistakes:
         (line, why), *more = sorted(mistakes)
         sentences = [f"line {number}: {words}" for number, words in sorted(mistakes)]
-        raise _unreadable(f"{path}:{line}", gathered(sentences) if more else why)
+        raise _unreadable(f"{path}:{line}", join_mistakes(sentences) if more else why)
 
 
 def _unreadable(where: str, why: str) -> SessionError:

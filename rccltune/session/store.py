@@ -28,7 +28,7 @@ from rccltune.model.schema import (
     VariableName,
     Whole,
     Word,
-    checked,
+    check_record,
     load_json,
     matching,
     read_json,
@@ -269,7 +269,7 @@ def commit(
         SessionError: the disk refuses.
     """
     for one, _ in added:
-        checked(one, one.name or str(session.path), SAY)
+        check_record(one, one.name or str(session.path), SAY)
     for one, log in added:
         folder = session.path / "launches" / one.id
         with log.open("rb") as reader, replacing(folder / RAW_LOG) as writer:

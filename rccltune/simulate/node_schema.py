@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, Len, MaxLen
 from pydantic import AfterValidator, PlainValidator
 from typing_extensions import Required, TypedDict
 
-from rccltune.model.schema import LARGEST, FieldCheck, Line, Text, matching, parsed
+from rccltune.model.schema import LARGEST, FieldCheck, Line, Text, matching, read_by
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _one_of(known: dict[str, Any]) -> PlainValidator:
             raise ValueError(f"is '{text}', not one of {', '.join(known)}")
         return known[text]
 
-    return parsed(parse, Literal[tuple(known.values())])
+    return read_by(parse, Literal[tuple(known.values())])
 
 
 def _listed(*words: str) -> PlainValidator:

@@ -17,7 +17,7 @@ from rccltune.model.schema import (
     VariableName,
     WholeNumberFrom,
     matching,
-    parsed,
+    read_by,
     several,
 )
 from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective, parse_size
@@ -208,23 +208,23 @@ _VariantName: TypeAlias = Annotated[
 ]
 _Several: TypeAlias = Annotated[tuple[_T, ...], BeforeValidator(several)]
 _Text: TypeAlias = Annotated[Line, AfterValidator(_text)]
-_Size: TypeAlias = Annotated[int, parsed(parse_size)]
-_Count: TypeAlias = Annotated[int, parsed(WholeNumberFrom(1))]
-_Flag: TypeAlias = Annotated[bool, parsed(_flag)]
+_Size: TypeAlias = Annotated[int, read_by(parse_size)]
+_Count: TypeAlias = Annotated[int, read_by(WholeNumberFrom(1))]
+_Flag: TypeAlias = Annotated[bool, read_by(_flag)]
 _Variable: TypeAlias = Annotated[VariableName, AfterValidator(_variable)]
 
 
 class CallsKeys(TypedDict, total=False):
     """Keys of one kind of calls."""
 
-    collectives: _Several[Annotated[Collective, parsed(Collective.parse)]]
-    dtypes: _Several[Annotated[str, parsed(OneOf(tuple(DTYPE_BYTES)))]]
-    redops: _Several[Annotated[str, parsed(OneOf(REDOPS))]]
+    collectives: _Several[Annotated[Collective, read_by(Collective.parse)]]
+    dtypes: _Several[Annotated[str, read_by(OneOf(tuple(DTYPE_BYTES)))]]
+    redops: _Several[Annotated[str, read_by(OneOf(REDOPS))]]
     min_bytes: _Size
     max_bytes: _Size
     max_bytes_a_node: _Size
     arch: _Several[_Text]
-    nodes: Annotated[tuple[int, int], parsed(_nodes)]
+    nodes: Annotated[tuple[int, int], read_by(_nodes)]
     multiple_of: _Count
     share_multiple_of: _Count
     maybe: _Flag
@@ -246,7 +246,7 @@ class ThresholdKeys(TypedDict, total=False):
 
     variable: _Variable
     default: _Size
-    bounds: Annotated[str, parsed(OneOf(("above", "below")))]
+    bounds: Annotated[str, read_by(OneOf(("above", "below")))]
 
 
 class EntryKeys(TypedDict, total=False):
@@ -254,19 +254,19 @@ class EntryKeys(TypedDict, total=False):
 
     summary: Required[_Text]
     feature: _Text
-    releases: _Several[Annotated[ReleaseRange, parsed(ReleaseRange.parse)]]
+    releases: _Several[Annotated[ReleaseRange, read_by(ReleaseRange.parse)]]
     library: Annotated[Line, AfterValidator(_path)]
     environment: Annotated[dict[_Variable, Line], AfterValidator(_pairs)]
     options: Annotated[
         dict[Annotated[Line, AfterValidator(_letter)], _Text], AfterValidator(_pairs)
     ]
-    parameter: Annotated[Parameter, parsed(_parameter)]
-    acts: Annotated[DecidedBy, parsed(_acts)]
+    parameter: Annotated[Parameter, read_by(_parameter)]
+    acts: Annotated[DecidedBy, read_by(_acts)]
     calls: _Several[Annotated[CallsKeys, AfterValidator(_calls)]]
     needs: Annotated[NeedsKeys, AfterValidator(lambda values: VariantNeeds(**values))]
     threshold: Annotated[ThresholdKeys, AfterValidator(_threshold)]
     lossy: _Flag
-    runner: Annotated[str, parsed(OneOf(("torch",)))]
+    runner: Annotated[str, read_by(OneOf(("torch",)))]
     not_tunable: _Text
     without: _Text
     source: _Text
@@ -278,5 +278,5 @@ class EntryKeys(TypedDict, total=False):
 class VariantsFile(TypedDict, total=False):
     """A file of variants."""
 
-    format: Annotated[str, parsed(OneOf(("1",)))]
+    format: Annotated[str, read_by(OneOf(("1",)))]
     variants: dict[_VariantName, EntryKeys]

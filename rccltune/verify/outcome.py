@@ -13,7 +13,7 @@ from rccltune.model.brief import brief
 from rccltune.model.choice import LeftToLibrary, Rule, RuleCount, RuleState
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
-from rccltune.model.rounding import rounded_record
+from rccltune.model.rounding import round_record
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective, format_size
 from rccltune.rules.provenance import unchecked
@@ -188,7 +188,7 @@ def result_of(
     return VerificationResult(
         path=None if request.keep_losers else request.output,
         text=text,
-        file=rounded_record(file),
+        file=round_record(file),
         before=before,
         after=count,
         unneeded=unneeded,

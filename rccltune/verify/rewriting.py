@@ -13,9 +13,9 @@ from rccltune.model.errors import InputFileError
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.vocabulary import Protocol, format_span
 from rccltune.rules import line_format
-from rccltune.rules.line_format import LineChange, rewritten
+from rccltune.rules.line_format import LineChange, rewrite_lines
 from rccltune.rules.rule_file import RuleFile, read_rules
-from rccltune.rules.rule_order import intervals_left
+from rccltune.rules.rule_order import subtract_rules
 from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.verify.verdict import RuleVerdict
 
@@ -75,7 +75,7 @@ def bound_to(text: str, release: str | None) -> str:
     ]
     columns = [at for at, line in enumerate(kept) if line.startswith("# columns:")]
     place = next(iter((*old, *above[-1:], *columns)), 0)
-    return "\n".join([*kept[:place], line_format.library(release), *kept[place:]]) + "\n"
+    return "\n".join([*kept[:place], line_format.library_line(release), *kept[place:]]) + "\n"
 
 
 def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
@@ -84,7 +84,7 @@ def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
     for one in file.rules:
         if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks):
             before = [rule for rule in found if _takes_calls_of(rule, one)]
-            taken = not intervals_left((one.min_nbytes, one.max_nbytes), before)
+            taken = not subtract_rules((one.min_nbytes, one.max_nbytes), before)
             found.append(replace(one, fallback=taken))
     return tuple(found)
 
@@ -134,7 +134,7 @@ def within(
         cuts |= dict.fromkeys(own)
         parts = () if part is None else (part,)
         changes[rule.line] = LineChange(parts=parts, evidence="", holes=holes)
-    return rewritten(text, changes, ()), tuple(cuts)
+    return rewrite_lines(text, changes, ()), tuple(cuts)
 
 
 def apart(text: str, rules: Sequence[Rule]) -> str:
@@ -154,13 +154,13 @@ def apart(text: str, rules: Sequence[Rule]) -> str:
         before.append(rule)
         if rule.fallback or rule.line is None:
             continue
-        seen = intervals_left((rule.min_nbytes, rule.max_nbytes), firsts)
+        seen = subtract_rules((rule.min_nbytes, rule.max_nbytes), firsts)
         if seen != [(rule.min_nbytes, rule.max_nbytes)]:
             spans = sorted([*seen, *_around(rule, seen)])
             parts = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
             own = tuple(() if span in seen else (_HIDDEN,) for span in spans)
             changes[rule.line] = LineChange(parts=parts, evidence="", own=own)
-    return rewritten(text, changes, ())
+    return rewrite_lines(text, changes, ())
 
 
 def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
@@ -211,7 +211,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -> 
                 reason=_reason(low, high, own),
             )
             for span in _around(rule, spans)
-            for low, high in intervals_left(span, _others(rule, kept_parts))
+            for low, high in subtract_rules(span, _others(rule, kept_parts))
         ]
         cuts += lost
         changes[rule.line] = _change(rule, stays, lost, own)
@@ -230,7 +230,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -> 
                 parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
                 evidence="" if spans else "verify: goes with the rule before it, and was not timed",
             )
-    return RewrittenRules(text=rewritten(text, changes, ()), cuts=tuple(cuts), kept=kept)
+    return RewrittenRules(text=rewrite_lines(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
 
 def _others(rule: Rule, kept: Iterable[RuleVerdict]) -> list[RuleVerdict]:
@@ -295,7 +295,7 @@ def with_evidence(text: str, evidence: Mapping[int, str], header: Sequence[str])
         line: LineChange(parts=(rules[line],), evidence=f"{VERIFIED_MARK} {said}")
         for line, said in evidence.items()
     }
-    return rewritten(text, changes, [f"{VERIFIED_MARK} {one}" for one in header])
+    return rewrite_lines(text, changes, [f"{VERIFIED_MARK} {one}" for one in header])
 
 
 def exports_without(text: str, lost: Mapping[str, str]) -> str:

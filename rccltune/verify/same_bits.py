@@ -17,7 +17,7 @@ import numpy as np
 
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import choose
-from rccltune.analyse.paired import apart
+from rccltune.analyse.paired import compare_groups
 from rccltune.analyse.session_fit import fit_session
 from rccltune.bits import probes
 from rccltune.bits.fastest_trees import bits_name
@@ -25,13 +25,13 @@ from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.choice import Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError, VerificationError
-from rccltune.model.rounding import rounded_record
+from rccltune.model.rounding import round_record
 from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
 from rccltune.ranks import plan
 from rccltune.ranks.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
 from rccltune.rules.rule_file import read_rules
-from rccltune.rules.rule_order import intervals_left
+from rccltune.rules.rule_order import subtract_rules
 from rccltune.session.samples import load_frame
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
@@ -154,7 +154,7 @@ def _ranges(rules: Sequence[Rule]) -> Iterator[tuple[Collective, int, int]]:
     for collective in dict.fromkeys(rule.collective for rule in rules):
         own = [rule for rule in rules if rule.collective is collective]
         whole = (0, max(rule.max_nbytes for rule in own))
-        for low, high in intervals_left(whole, own):
+        for low, high in subtract_rules(whole, own):
             yield collective, low, high
 
 
@@ -281,7 +281,7 @@ def _times(
 
         library_us, rules_us = middle(IDLE), middle(RULES)
         if library_us is not None and rules_us is not None:
-            yield rounded_record(
+            yield round_record(
                 BitsTime(
                     collective=collective,
                     nbytes=size,
@@ -299,12 +299,12 @@ def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVe
             np.log(_microseconds(table, one.collective.value, one.nbytes, setting))
             for setting in (IDLE, RULES)
         ]
-        mean = apart(*logs)
+        mean = compare_groups(*logs)
         if mean is None:
             continue
         gain = mean.ratio()
         verdict = Verdict.FASTER if gain.is_faster else Verdict.UNDECIDED
-        yield rounded_record(
+        yield round_record(
             SizeVerdict(
                 collective=one.collective,
                 placement=_OUT,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse.noise import Array
-from rccltune.analyse.paired import LogMean, apart, is_equal
+from rccltune.analyse.paired import LogMean, compare_groups, is_equal
 from rccltune.analyse.points import by_timing
 from rccltune.model.settings import BASELINE, IDLE, Setting
 from rccltune.model.vocabulary import Collective
@@ -62,7 +62,7 @@ class SiteAndIdle:
         if not (weights > 0).any():
             return None
         first, second = (one[known].dropna().to_numpy() @ weights for one in logs)
-        return apart(first, second)
+        return compare_groups(first, second)
 
     @cached_property
     def _sides(self) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:

@@ -24,7 +24,7 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Scale
 from rccltune.releases import exact_release, name_library
-from rccltune.rules.line_format import rewritten
+from rccltune.rules.line_format import rewrite_lines
 from rccltune.rules.needs import check_needs
 from rccltune.rules.placement_files import file_name, name_with_placement
 from rccltune.rules.refusals import read_accepted
@@ -100,7 +100,7 @@ def verify_rules(
     _check(file, before, request, scale)
     _check_machine(file, request, site)
     # A line that cannot be written again is told now, and not when all is measured.
-    rewritten(text, {}, ())
+    rewrite_lines(text, {}, ())
     unswept: tuple[LeftToLibrary, ...] = ()
     if not request.keep_losers and file.bits is None:
         reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}

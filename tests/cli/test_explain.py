@@ -78,10 +78,10 @@ def test_holes_fallbacks_and_dead_rules_are_shown(
     assert "not selectable: line 4" in out
     assert run(["explain", str(path), "--mode", "spx-nps1", "--json"]) == 0
     (part,) = json.loads(capsys.readouterr().out)["parts"]
-    shown = [(x["min_nbytes"], x["setting"], x["without_ll128"]) for x in part["stretches"]]
+    shown = [(x["min_nbytes"], x["setting"], x["without_ll128"]) for x in part["ranges"]]
     ll128, ll = ({"algorithm": "ring", "protocol": p} for p in ("ll128", "ll"))
     assert shown == [(0, None, None), (1000, ll128, ll), (2000, None, None)]
-    assert part["stretches"][0]["reason"] == "not measured"
+    assert part["ranges"][0]["reason"] == "not measured"
 
 
 NVLS = "allreduce,0,4095,nvls,simple,-1,1,8\n"
@@ -107,7 +107,7 @@ def test_a_file_is_judged_by_the_limits_of_whom_it_is_for(
     path.write_text(head + NVLS)
     assert run(["explain", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    setting = found["parts"][0]["stretches"][0]["setting"]
+    setting = found["parts"][0]["ranges"][0]["setting"]
     assert setting == ({"algorithm": "nvls", "protocol": "simple"} if is_taken else None)
     assert bool(found["never_selectable"]) != is_taken
 
@@ -175,4 +175,4 @@ def test_a_rule_for_unregistered_buffers_answers_at_every_version(
     assert run(["explain", str(path), "--json"]) == 0
     (part,) = json.loads(capsys.readouterr().out)["parts"]
     assert part["old_hosts"] == []
-    assert part["stretches"][0]["setting"] == {"algorithm": "ring", "protocol": "ll"}
+    assert part["ranges"][0]["setting"] == {"algorithm": "ring", "protocol": "ll"}

@@ -87,7 +87,7 @@ def test_nvls_is_chosen_where_it_was_the_fastest(capsys: Capture) -> None:
     capsys.readouterr()
     assert run(["explain", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["parts"][0]["stretches"][1]["setting"]["algorithm"] == "nvls"
+    assert found["parts"][0]["ranges"][1]["setting"]["algorithm"] == "nvls"
     assert found["never_selectable"] == []
 
 

@@ -38,7 +38,7 @@ def answered(environment: dict[str, str], n_ranks: int, nbytes: int) -> str | No
     env = {**environment, "RCCLTUNE_MODE": "spx-nps1"}
     table = decision.cost_table(CELLS)
     with host.communicator(abi=4, n_nodes=1, n_ranks=n_ranks, env=env) as communicator:
-        found = decision.decisions(communicator, Collective.ALL_REDUCE, table, {nbytes})
+        found = decision.find_decisions(communicator, Collective.ALL_REDUCE, table, {nbytes})
     one = next(d for d in found if d.min_nbytes <= nbytes <= d.max_nbytes)
     return None if one.setting is None else str(one.setting)
 
@@ -104,5 +104,5 @@ def test_bounds_are_inclusive_and_rounded_alike(capsys: pytest.CaptureFixture[st
     assert ["1.68", "KiB", "1", "MiB", "ring/ll"] in [line[:5] for line in cells]
     assert run(["explain", str(OWN), "--json"]) == 0
     [part] = json.loads(capsys.readouterr().out)["parts"]
-    bounds = [(s["min_nbytes"], s["max_nbytes"]) for s in part["stretches"]]
+    bounds = [(s["min_nbytes"], s["max_nbytes"]) for s in part["ranges"]]
     assert bounds[1:3] == [(1024, 1722), (1723, 1048575)]

@@ -261,8 +261,8 @@ def test_rules_are_for_the_placement_that_was_measured() -> None:
     assert placement_of(RankLocation(name="node", scale=some)) is None
     assert placement_of(RankLocation(name="one-oam", scale=some)) == "one-oam"
     both = ("one-oam", "one-per-oam")
-    assert placement_of(RankLocation(name="one-oam", scale=some, alike=both)) == "one-oam"
-    assert placement_of(RankLocation(name="one-oam", scale=some, alike=both[:1])) is None
+    assert placement_of(RankLocation(name="one-oam", scale=some, equivalent=both)) == "one-oam"
+    assert placement_of(RankLocation(name="one-oam", scale=some, equivalent=both[:1])) is None
 
 
 def test_b_that_fails_with_the_old_setting_explains_nothing(compare: Callable[..., int]) -> None:

@@ -119,13 +119,13 @@ def test_rules_are_for_any_placement_only_where_all_of_them_have_a_name() -> Non
     """Eight of 64 are the two extremes; four of 64 can lie in ways that have none."""
     both = ("one-oam", "one-per-oam")
     for wished in (P.ONE_OAM, P.ONE_PER_OAM, P.EVERY_OAM):
-        assert placed(wished, CPX).place.alike == both
-    assert placed(None, CPX, 4).place.alike == ()
-    assert placed(None, SPX, 4).place.alike == ("first",)
-    assert placed(None, replace(SPX, links=()), 4).place.alike == ()
+        assert placed(wished, CPX).place.equivalent == both
+    assert placed(None, CPX, 4).place.equivalent == ()
+    assert placed(None, SPX, 4).place.equivalent == ("first",)
+    assert placed(None, replace(SPX, links=()), 4).place.equivalent == ()
     # Of what is hidden nobody knows how it lies.
     hidden = placed(None, machine(1, 8, n_hidden=7)).place
-    assert (hidden.name, hidden.alike) == ("one-oam", ())
+    assert (hidden.name, hidden.equivalent) == ("one-oam", ())
 
 
 @pytest.mark.parametrize("variable", ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"])

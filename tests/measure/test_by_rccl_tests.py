@@ -248,7 +248,7 @@ def test_a_setting_that_fails_is_excluded_and_the_rest_goes_on(
     capsys.readouterr()
     assert run(["emit-config"]) == 0
     (rules,) = Path("rccltune-session").glob("rccl_tuner*.csv")
-    assert f"not measured: all_reduce ring/simple: quarantined, it {words}" in rules.read_text()
+    assert f"not measured: all_reduce ring/simple: excluded, it {words}" in rules.read_text()
     assert ",ring,simple," not in rules.read_text()
 
 

@@ -134,7 +134,7 @@ def test_wrong_results_disqualify_a_setting(tmp_path: Path) -> None:
         UnusableReason.WRONG,
         6,
     )
-    assert found["ring/ll", 2048].doubt is UnusableReason.QUARANTINED
+    assert found["ring/ll", 2048].doubt is UnusableReason.EXCLUDED
     assert found["tree/ll", 1024].doubt is None
 
 
@@ -142,7 +142,7 @@ def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
     """What it measured before is used for nothing; idle is never out."""
     ending = {"failure": "hang", "collective": "all_reduce", "line": 9}
     make(tmp_path, timed("ring/ll", 1024, "graph"), ending=ending | {"setting": to_plain(RING)})
-    assert [one.doubt for one in read(tmp_path)] == [UnusableReason.QUARANTINED]
+    assert [one.doubt for one in read(tmp_path)] == [UnusableReason.EXCLUDED]
     found = runs.read_runs(tmp_path)
     (out,) = find_excluded(found, rows.rows_of_runs(found))
     assert (out.setting, out.failures, out.launches) == (RING, (Failure.HANG,), ("run-1",))
@@ -164,7 +164,7 @@ def test_a_rank_that_somebody_killed_is_no_failure_of_a_setting(
         ending |= {"setting": to_plain(RING)}
         make(tmp_path, timed("ring/ll", 1024, "graph"), number=number, ending=ending)
     doubts = {one.doubt for one in read(tmp_path)}
-    assert doubts == {UnusableReason.QUARANTINED if is_out else None}
+    assert doubts == {UnusableReason.EXCLUDED if is_out else None}
 
 
 def test_a_session_makes_its_samples_of_its_runs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model.rounding import csv_text, rounded, rounded_record, rounded_times
+from rccltune.model.rounding import csv_text, round_number, round_record, round_times
 from rccltune.model.vocabulary import json_text
 
 numbers = st.floats(-1e18, 1e18)
@@ -30,33 +30,33 @@ numbers = st.floats(-1e18, 1e18)
         # What arithmetic leaves of 0, whatever its sign.
         (-2.220446049250313e-16, 0.0),
         # Half-way between two: the last bit does not choose.
-        (math.nextafter(12.34565, 0), rounded(12.34565)),
-        (math.nextafter(12.34565, 99), rounded(12.34565)),
+        (math.nextafter(12.34565, 0), round_number(12.34565)),
+        (math.nextafter(12.34565, 99), round_number(12.34565)),
     ],
 )
 def test_a_number_is_written_with_six_digits(value: float, written: float) -> None:
     """Which a person would write by hand."""
-    assert rounded(value) == written
-    assert math.copysign(1, rounded(-2e-16)) == 1
+    assert round_number(value) == written
+    assert math.copysign(1, round_number(-2e-16)) == 1
 
 
 @given(numbers)
 def test_a_number_that_was_rounded_stays(value: float) -> None:
     """Reading it and writing it again changes nothing."""
-    once = rounded(value)
-    assert rounded(once) == once
+    once = round_number(value)
+    assert round_number(once) == once
     assert once == pytest.approx(value, rel=5.1e-6, abs=1e-12)
 
 
 @given(st.floats(1e-3, 1e10))
 def test_a_time_keeps_what_was_measured(time_us: float) -> None:
     """Four decimals of a µs, or six digits where they are more; again they stay the same."""
-    once = rounded_times(np.array([time_us, math.nan, 0.0]))
+    once = round_times(np.array([time_us, math.nan, 0.0]))
     assert once[0] == pytest.approx(time_us, rel=5.1e-6, abs=0.0)
     assert abs(once[0] - time_us) <= 0.00005 + 2 * math.ulp(time_us)
-    assert (rounded_times(once) == once).tolist() == [True, False, True]
+    assert (round_times(once) == once).tolist() == [True, False, True]
     printed = float(f"{time_us:.4f}")
-    assert rounded_times(np.array([printed]))[0] == printed
+    assert round_times(np.array([printed]))[0] == printed
 
 
 def test_json_is_rounded_and_whole_numbers_are_not() -> None:
@@ -91,5 +91,5 @@ def test_a_record_is_rounded_as_deep_as_it_goes() -> None:
         named: dict[str, float]
         word: str
 
-    made = rounded_record(Outer((Inner(1 / 3, 3),), {"x": 2 / 3}, "0.123456789"))
+    made = round_record(Outer((Inner(1 / 3, 3),), {"x": 2 / 3}, "0.123456789"))
     assert made == Outer((Inner(0.333333, 3),), {"x": 0.666667}, "0.123456789")

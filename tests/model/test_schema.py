@@ -137,7 +137,7 @@ def test_numbers_are_finite_and_their_squares_too(value: float) -> None:
 class Plain(TypedDict, total=False):
     """A small YAML file."""
 
-    n: Annotated[int, schema.parsed(int)]
+    n: Annotated[int, schema.read_by(int)]
     inner: dict[schema.Word, schema.Whole]
     several: Annotated[tuple[schema.Word, ...], BeforeValidator(schema.several)]
 

@@ -13,7 +13,7 @@ from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import IDLE, Scale, Setting
 from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
-from rccltune.rules.decision import cost_table, decisions
+from rccltune.rules.decision import cost_table, find_decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.rule_file import read_rules
 
@@ -132,7 +132,7 @@ def test_python_reads_as_the_plugin(host: PluginLibrary, lines: list[bytes], end
         assert read.errors == ()
         hints = {b for r in read.rules for b in (r.min_nbytes, r.max_nbytes) if b <= MAX_NBYTES}
         with communicator:
-            found = decisions(communicator, Collective.ALL_REDUCE, CELLS, hints)
+            found = find_decisions(communicator, Collective.ALL_REDUCE, CELLS, hints)
         said = log.read_bytes().decode("utf-8", "replace")
     told = re.search(r"rules=\d+ of=(\d+) skipped-rows=(\d+)", said)
     if told is None:

@@ -105,7 +105,7 @@ def test_a_rewritten_file_is_counted_anew() -> None:
     gone = {rule.line or 0: line_format.LineChange(parts=(), evidence="")}
     for before in (text, text.replace("#@ format", "# format").replace("#@ end", "# end")):
         for changes, n in ((thrice, 3), (gone, 0)):
-            made = line_format.rewritten(before, changes, ())
+            made = line_format.rewrite_lines(before, changes, ())
             assert made.startswith("#@ format 1\n")
             assert made.endswith(f"\n#@ end {n}\n")
             assert read_rules(made.encode()).errors == ()

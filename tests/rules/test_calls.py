@@ -27,10 +27,10 @@ def test_registered_buffers_are_asked_about(tmp_path: Path) -> None:
     one.write_text(PLAIN)
     other.write_text(PLAIN + REGISTERED)
     (part,) = explain(other, RuleQuestion()).parts
-    assert [s.setting for s in part.stretches] == [None, Setting.parse("ring/ll"), None]
-    ((call, stretches),) = part.calls
+    assert [s.setting for s in part.ranges] == [None, Setting.parse("ring/ll"), None]
+    ((call, ranges),) = part.calls
     assert (call.num_pipe_ops, call.reg_buff) == (1, 1)
-    assert [(s.min_nbytes, s.max_nbytes, s.line) for s in stretches if s.setting] == [
+    assert [(s.min_nbytes, s.max_nbytes, s.line) for s in ranges if s.setting] == [
         (1024, 4096, 1),
         (8192, 16384, 2),
     ]
@@ -43,10 +43,10 @@ def test_groups_that_a_row_leaves_out_are_asked_about(tmp_path: Path) -> None:
     path = tmp_path / "rules.csv"
     path.write_text(PLAIN + GROUPED)
     (part,) = explain(path, RuleQuestion()).parts
-    assert part.stretches[3].setting == Setting.parse("tree/ll")
-    ((call, stretches),) = part.calls
+    assert part.ranges[3].setting == Setting.parse("tree/ll")
+    ((call, ranges),) = part.calls
     assert (call.num_pipe_ops, call.reg_buff) == (2, 0)
-    assert [s.line for s in stretches if s.setting] == [1]
+    assert [s.line for s in ranges if s.setting] == [1]
 
 
 def test_files_of_usual_rows_ask_once(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_neighbouring_rules_of_one_setting_are_each_named_by_their_line(tmp_path
     path.write_text(PLAIN + "allreduce,4097,8192,ring,ll,-1,1,8,-1,0\n")
     whole.write_text("allreduce,1024,8192,ring,ll,-1,1,8,-1,-1\n")
     (part,) = explain(path, RuleQuestion()).parts
-    assert [(s.min_nbytes, s.max_nbytes, s.line) for s in part.stretches if s.setting] == [
+    assert [(s.min_nbytes, s.max_nbytes, s.line) for s in part.ranges if s.setting] == [
         (1024, 4096, 1),
         (4097, 8192, 2),
     ]

@@ -49,11 +49,11 @@ def test_a_session_that_was_moved_is_noticed_and_corrected(
     path, told = session(f"before/{inside}{NAME}"), Told()
     exports.say_moved([path], path.parent, told)
     assert "moved or copied" in told.lines[0]
-    exports.correct(path, told)
+    exports.correct_exports(path, told)
     said = path.read_text().splitlines()
     assert said[0::2] == ["# a comment", "# end"]
     assert said[1] == f"export NCCL_TUNER_CONFIG_FILE='{path.parent}/{inside}{NAME}'"
-    assert exports.moved(path) is None
+    assert exports.find_moved(path) is None
 
 
 @pytest.mark.parametrize("inside", ["", "ll128-forced/"])
@@ -64,5 +64,5 @@ def test_of_a_session_that_stayed_nothing_is_said(
     path, told = session(f"now here/{inside}{NAME}"), Told()
     before = path.stat().st_ino
     exports.say_moved([path], path.parent, told)
-    exports.correct(path, told)
+    exports.correct_exports(path, told)
     assert (told.lines, path.stat().st_ino) == ([], before)

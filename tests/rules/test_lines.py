@@ -193,7 +193,7 @@ def test_no_line_of_a_rewritten_file_is_cut(
                 parts=part, evidence=evidence, holes=(left,)
             )
         wanted.append((low, high if narrow else rule.max_nbytes, rule.setting, rule.only_mode))
-    text = line_format.rewritten(content, changes, (head,))
+    text = line_format.rewrite_lines(content, changes, (head,))
     assert is_whole(text)
     after = rule_file.read_rules(text.encode())
     assert after.errors == ()
@@ -209,11 +209,11 @@ def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:
     row = "allreduce,{},{},ring,ll,-1,1,8,-1,-1"
     lines = [f"# {line_format.UNPROVEN_MARK} no repeats prove the gain", row.format(0, 99)]
     lines += [f"# {line_format.UNPROVEN_MARK} no repeats prove the gain", row.format(100, 199)]
-    text = "\n".join(line_format.framed(lines)) + "\n"
+    text = "\n".join(line_format.add_frame(lines)) + "\n"
     first, second = rule_file.read_rules(text.encode()).rules
     assert first.line is not None
     proved = line_format.LineChange(parts=(first,), evidence="verified: 1.2 times as fast")
-    made = line_format.rewritten(text, {first.line: proved}, ())
+    made = line_format.rewrite_lines(text, {first.line: proved}, ())
     assert made.count(line_format.UNPROVEN_MARK) == 1
     assert (
         f"# {line_format.UNPROVEN_MARK} no repeats prove the gain\n{row.format(100, 199)}" in made
@@ -221,7 +221,7 @@ def test_what_has_evidence_of_its_own_is_unproven_no_more() -> None:
     # Bounds that are cut to what will be measured prove nothing.
     narrowed = line_format.LineChange(parts=(second,), evidence="")
     assert (
-        line_format.rewritten(text, {second.line or 0: narrowed}, ()).count(
+        line_format.rewrite_lines(text, {second.line or 0: narrowed}, ()).count(
             line_format.UNPROVEN_MARK
         )
         == 2

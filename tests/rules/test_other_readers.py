@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.rules.other_readers import READERS, misread, read_line
+from rccltune.rules.other_readers import READERS, find_misread, read_line
 from rccltune.rules.rule_file import read_rules
 
 LIBC = ctypes.CDLL(None)
@@ -25,7 +25,7 @@ def said(*lines: str) -> dict[int, str]:
     content = ("\n".join(lines) + "\n").encode()
     file = read_rules(content)
     assert not file.errors
-    return {one.line: one.said for one in misread(content, file)}
+    return {one.line: one.said for one in find_misread(content, file)}
 
 
 def test_what_emit_config_writes_is_read_alike_by_all() -> None:
@@ -96,7 +96,7 @@ def test_files_that_people_published(shared_data: Path) -> None:
     found = {}
     for path in sorted((shared_data / "configs").iterdir()):
         content = path.read_bytes()
-        found[path.name] = len(misread(content, read_rules(content)))
+        found[path.name] = len(find_misread(content, read_rules(content)))
     assert found.pop("fork_gfx950_cpx_12fields.csv") == 9
     # Refused by the plugin: 5 algorithms, 5 protocols and a collective are guessed by others, and
     # 5 rows of sizes that are words are of 0 bytes (INDEX.md counts them).

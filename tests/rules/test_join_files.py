@@ -8,7 +8,7 @@ import pytest
 
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale
-from rccltune.rules.joined import joined
+from rccltune.rules.join_files import join_rule_files
 from rccltune.rules.rule_file import read_rules
 
 HEAD = """#@ format 1
@@ -37,7 +37,7 @@ def rules(ranks: int, setting: str = "tree,ll", **changed: str) -> tuple[Path, b
 
 def test_each_scale_keeps_its_rules_its_holes_and_its_evidence() -> None:
     """What both heads say stands once; the last line counts all rows."""
-    made = joined([rules(64), rules(8, "ring,ll")])
+    made = join_rule_files([rules(64), rules(8, "ring,ll")])
     file = read_rules(made)
     assert file.findings == ()
     said = [(str(one.setting), one.n_ranks) for one in file.rules]
@@ -63,7 +63,7 @@ def test_each_scale_keeps_its_rules_its_holes_and_its_evidence() -> None:
 
 def test_one_file_is_left_as_it_is() -> None:
     """Whoever wrote it."""
-    assert joined([(Path("a.csv"), b"allreduce,1,2,tree,ll,-1,-1,-1\n")]) == (
+    assert join_rule_files([(Path("a.csv"), b"allreduce,1,2,tree,ll,-1,-1,-1\n")]) == (
         b"allreduce,1,2,tree,ll,-1,-1,-1\n"
     )
 
@@ -82,7 +82,7 @@ def test_one_file_is_left_as_it_is() -> None:
 def test_contradictions_are_refused(other: tuple[Path, bytes], said: str) -> None:
     """A job would follow one of them, and nobody chose which."""
     with pytest.raises(CommandLineError) as caught:
-        joined([rules(64), other])
+        join_rule_files([rules(64), other])
     assert said in caught.value.message
     assert caught.value.where is not None
     assert str(other[0]) in caught.value.where

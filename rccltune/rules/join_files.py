@@ -10,13 +10,13 @@ from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Scale
 from rccltune.model.vocabulary import Collective
-from rccltune.rules.line_format import framed, is_frame, text_of
+from rccltune.rules.line_format import add_frame, is_frame, text_of
 from rccltune.rules.rule_file import RuleFile, read_rules
 
 _APART: Final = "deploy them into folders of their own."
 
 
-def joined(parts: Sequence[tuple[Path, bytes]]) -> bytes:
+def join_rule_files(parts: Sequence[tuple[Path, bytes]]) -> bytes:
     """One file with the rules of several, as emit-config and verify write them.
 
     Args:
@@ -29,17 +29,17 @@ def joined(parts: Sequence[tuple[Path, bytes]]) -> bytes:
         return parts[0][1]
     files = [(path, read_rules(content)) for path, content in parts]
     for path, file in files[1:]:
-        _check_alike(files[0], (path, file))
+        _check_same(files[0], (path, file))
     _check_scales(files)
     heads, bodies = zip(*(_split(path, content) for path, content in parts), strict=True)
     # What is required and needed is the same in all; who measured what is not.
     said = dict.fromkeys(tuple(line for line in head if _is_comment(line)) for head in heads)
     told = [line for line in heads[0] if not _is_comment(line)]
     lines = [*(line for block in said for line in block), *told]
-    return text_of(framed([*lines, *(line for body in bodies for line in body)])).encode()
+    return text_of(add_frame([*lines, *(line for body in bodies for line in body)])).encode()
 
 
-def _check_alike(first: tuple[Path, RuleFile], other: tuple[Path, RuleFile]) -> None:
+def _check_same(first: tuple[Path, RuleFile], other: tuple[Path, RuleFile]) -> None:
     (path, mine), (where, theirs) = first, other
     for what, one, two in (
         ("machine", sorted(mine.requires), sorted(theirs.requires)),
