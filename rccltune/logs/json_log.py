@@ -144,28 +144,23 @@ def read_results(source: JsonText, resolver: Resolver) -> tuple[LogRun, str | No
         OutputError: not JSON, not of this form, or no result in it.
     """
     rows: list[dict[str, Any]] = []
-    whole: dict[str, Any] = {}
+    n_sizes, is_cut = 0, False
+    # What stands around the results is read without them; a run that crashed does not close it.
     start = _RESULTS.search(source.text)
-    n_sizes, end, is_cut = 0, 0, start is None
-    if start is not None:
-        first = source.line(start.end()) - 1
-        try:
-            for line, result, after in source.values(start.end()):
+    before = source.text if start is None else f"{source.text[: start.end()]}[]"
+    try:
+        if start is not None:
+            end = start.end()
+            first = source.line(end) - 1
+            for line, result, after in source.values(end):
                 rows += _read_result(result, first + line, source.name)
                 n_sizes, end = n_sizes + 1, after
-        except CutError:
-            is_cut = True
-        # The results themselves are read: what stands around them is left.
-        behind = "}" if is_cut else source.text[source.text.index("]", end) + 1 :]
-        source.text = f"{source.text[: start.end()]}[]{behind}"
-    try:
-        value, _ = source.value()
-        whole = value if isinstance(value, dict) else {}
+            source.text = before + source.text[source.text.index("]", end) + 1 :]
+        whole, _ = source.value()
     except CutError:
         is_cut = True
-        if start is not None:
-            source.text = f"{source.text[: start.end()]}[]}}"
-            whole = source.value()[0]
+        source.text = f"{before}}}"
+        whole = source.value()[0] if rows else {}
     if not rows:
         raise OutputError(
             "the run stopped before its first result" if is_cut else "the JSON has no results",

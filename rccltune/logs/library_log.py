@@ -44,7 +44,7 @@ _MODELLED: Final = tuple(
 )
 
 
-def parse_logged_collective(name: str) -> Collective | None:
+def parse_collective(name: str) -> Collective | None:
     """``AllReduce``; None for what is no collective's name."""
     try:
         return Collective.parse(name)
@@ -52,7 +52,7 @@ def parse_logged_collective(name: str) -> Collective | None:
         return None
 
 
-def parse_logged_setting(algorithm: str, protocol: str) -> Setting | None:
+def parse_cell(algorithm: str, protocol: str) -> Setting | None:
     """``RING`` and ``LL``, or their numbers; None where one has no name today."""
     try:
         return Setting(
@@ -78,7 +78,7 @@ def find_model_collectives(names: Iterable[str]) -> Mapping[str, Collective]:
     if names_in_order is not None:
         real = dict(zip(names_in_order, TUNABLE, strict=True))
         return {name: real[name] for name in row_names if name in real}
-    collectives = {name: parse_logged_collective(name) for name in row_names}
+    collectives = {name: parse_collective(name) for name in row_names}
     return {name: one for name, one in collectives.items() if one is not None}
 
 

@@ -23,8 +23,8 @@ from rccltune.logs.library_log import (
     NOISE,
     OUR_TUNER,
     find_tuner,
-    parse_logged_collective,
-    parse_logged_setting,
+    parse_cell,
+    parse_collective,
 )
 from rccltune.logs.timings import fill_run
 from rccltune.model.errors import OutputError
@@ -240,7 +240,7 @@ class TextReader:
             self._read_other(number, body, text)
 
     def _name_collective(self, number: int, when: str, name: str) -> None:
-        collective = parse_logged_collective(name)
+        collective = parse_collective(name)
         if when == "starting":
             job = self._job_above_table(number, has=self._job.collective is not None)
         else:
@@ -398,8 +398,8 @@ class TextReader:
             return
         words = [each.decode("ascii", "replace") for each in match.groups(b"")]
         collective, ran = (
-            parse_logged_collective(words[0]),
-            parse_logged_setting(words[2], words[3]),
+            parse_collective(words[0]),
+            parse_cell(words[2], words[3]),
         )
         if collective is None or ran is None:
             return

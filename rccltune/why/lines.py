@@ -20,8 +20,8 @@ from rccltune.logs.library_log import (
     LOG_LEVELS,
     find_cells_without_bandwidth,
     find_model_collectives,
-    parse_logged_collective,
-    parse_logged_setting,
+    parse_cell,
+    parse_collective,
 )
 from rccltune.logs.messages import KnownLine, known_lines
 from rccltune.model.settings import Setting
@@ -178,22 +178,22 @@ class LineReader:
         if self._process is not None and len(self._job.stuck_calls) < _MAX_ROWS:
             limits = tuple((one[1], one[2]) for one in _LIMIT.finditer(text))
             where = self._members.find_choosing(self._process).where
-            collective = parse_logged_collective(words["collective"])
+            collective = parse_collective(words["collective"])
             self._job.stuck_calls[NoSettingLeft(where, collective, words["dtype"], limits)] = (
                 self._line
             )
 
     def _read_symmetric(self, words: Words, _: str) -> None:
-        collective = parse_logged_collective(words["collective"])
+        collective = parse_collective(words["collective"])
         if collective is not None:
             where, nbytes = self._members.find_choosing(self._process).where, int(words["nbytes"])
             self._add_call(Call("past", where, collective, nbytes, is_share=True, path=SYMMETRIC))
 
     def _read_choice(self, words: Words, _: str) -> None:
-        collective = parse_logged_collective(words["collective"])
+        collective = parse_collective(words["collective"])
         if words["collective"] and collective is None:
             return
-        ran = parse_logged_setting(words["algorithm"], words["protocol"])
+        ran = parse_cell(words["algorithm"], words["protocol"])
         last = words["last"]
         call = Call(
             "ran",
@@ -214,8 +214,8 @@ class LineReader:
     def _read_applied(self, words: Words, _: str) -> None:
         """Another reader of rule files answers a call."""
         name, channels = words["collective"], words["channels"]
-        collective = TUNABLE[int(name)] if name.isdigit() else parse_logged_collective(name)
-        cell = parse_logged_setting(words["algorithm"], words["protocol"])
+        collective = TUNABLE[int(name)] if name.isdigit() else parse_collective(name)
+        cell = parse_cell(words["algorithm"], words["protocol"])
         if collective is not None and cell is not None:
             where = self._members.find_choosing(self._process).where
             setting = _set_channels(cell, int(channels) if channels.isdigit() else None)
@@ -226,9 +226,7 @@ class LineReader:
     def _read_call(self, words: Words, _: str) -> None:
         # RCCL makes alltoall and the like of these two, and says only them.
         name = words["name"]
-        collective = (
-            Collective.SENDRECV if name in ("Send", "Recv") else parse_logged_collective(name)
-        )
+        collective = Collective.SENDRECV if name in ("Send", "Recv") else parse_collective(name)
         number, op, count = int(words["dtype"]), int(words["op"]), int(words["count"])
         if collective is None or number >= len(_DTYPES):
             return
@@ -259,7 +257,7 @@ class LineReader:
         return next(iter(scales)) if len(scales) == 1 else NOWHERE
 
     def _read_decision(self, words: Words, _: str) -> None:
-        collective, comm = parse_logged_collective(words["collective"]), words["comm"]
+        collective, comm = parse_collective(words["collective"]), words["comm"]
         if collective is None:
             return
         answer, host = _parse_setting(words["answer"]), _parse_setting(words["host"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rccltune.logs.library_log import parse_logged_collective, parse_logged_setting
+from rccltune.logs.library_log import parse_cell, parse_collective
 from rccltune.logs.messages import find_reason, plugin_reasons
 from rccltune.model.settings import why_never
 from rccltune.model.vocabulary import Collective, format_size
@@ -90,8 +90,8 @@ def _about_rules_that_never_match(job: JobLogs) -> Iterator[JobRemark]:
     """Rules of NVIDIA's example plugin, which says what it read."""
     scales = {where for where in job.scales if where.n_nodes is not None}
     for words, line in job.facts("rule"):
-        collective: Collective | None = parse_logged_collective(words["collective"])
-        setting = parse_logged_setting(words["algorithm"], words["protocol"])
+        collective: Collective | None = parse_collective(words["collective"])
+        setting = parse_cell(words["algorithm"], words["protocol"])
         nodes, ranks = (int(words[name]) for name in ("nodes", "ranks"))
         rule = CommunicatorScale(nodes if nodes >= 0 else None, ranks if ranks >= 0 else None)
         why = why_never(*rule)
