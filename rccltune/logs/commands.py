@@ -44,7 +44,6 @@ _TITLE: Final = re.compile(
 )
 # Short names that scripts give them in their own marks.
 _SHORT: Final = re.compile(r"(?<![\w-])(ALGO|PROTO)(?=\s*[=:])")
-_FIRST: Final = re.compile(r"\W*(\w+)\s*[=:]")
 
 
 class Commands:
@@ -68,7 +67,6 @@ class Commands:
         self._exported: dict[str, str] = {}
         self._bare: dict[str, str] = {}
         self._on_command: dict[str, str] = {}
-        self._head = ""
         self._has_table = False
 
     @property
@@ -107,9 +105,6 @@ class Commands:
             self.mention = self.mention or (number, text.strip()[:100])
         if sets_variables and (assigned or is_command):
             self._set_variables(text, assigned, is_command=is_command)
-        elif (head := _FIRST.match(text)) is not None and head[1] == self._head:
-            # Scripts that number their runs name what each has, which may be nothing.
-            self._bare, self._has_table = {}, False
         if is_command:
             self._read_command(text, launcher)
 
@@ -127,9 +122,6 @@ class Commands:
             into[name] = value
             if not value:
                 del into[name]
-        if not is_command:
-            head = _FIRST.match(text)
-            self._head = head[1] if head is not None and head[1] not in assigned else ""
 
     def _read_command(self, text: str, launcher: re.Match[str] | None) -> None:
         """A command line: on how many ranks it says that it runs."""

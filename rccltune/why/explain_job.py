@@ -1,4 +1,4 @@
-"""Why rules were or were not used, from a job's logs: files to evidence to answers."""
+"""Why rules were or were not used, from a job's logs: files to facts to answers."""
 
 from __future__ import annotations
 

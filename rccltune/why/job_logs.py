@@ -368,7 +368,9 @@ class JobLogs:
 
     def _add_nameless(self, call: Call, line: str) -> None:
         """Put a choice where it must be from, if the whole job has but one such collective."""
-        mine = {key for key in self.sizes if key[2] == call.nbytes and _fits(key.where, call.where)}
+        mine = {
+            key for key in self.sizes if key.nbytes == call.nbytes and _fits(key.where, call.where)
+        }
         names = {key.collective for key in mine or self.sizes}
         if len(names) == 1:
             where = mine.pop().where if mine else call.where
