@@ -38,7 +38,9 @@ from rccltune.model.errors import (
 )
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, format_time, join_lines, printable
+from rccltune.model.text import join_lines, printable
+from rccltune.model.units import MAX_NBYTES, format_time
+from rccltune.model.vocabulary import TUNABLE
 from rccltune.rules.header import written_over
 from rccltune.rules.needs import check_needs
 from rccltune.rules.refusals import content_of, read_accepted

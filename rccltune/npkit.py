@@ -19,7 +19,8 @@ from rccltune.measure.request import Request
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Setting
-from rccltune.model.vocabulary import Collective, Protocol, UnusableReason, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective, Protocol, UnusableReason
 from rccltune.ranks import plan, runs
 from rccltune.ranks.plan import CollectiveCall, Label, Step, TimingEffort
 from rccltune.ranks.rows import rows_of_runs

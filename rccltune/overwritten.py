@@ -26,16 +26,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Scale, Setting
-from rccltune.model.vocabulary import (
-    MAX_NBYTES,
-    TUNABLE,
-    Algorithm,
-    Collective,
-    Protocol,
-    format_size,
-)
+from rccltune.model.units import MAX_NBYTES, format_size
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 from rccltune.releases import Release, listed, release_of, releases_of, since
 
 

@@ -23,7 +23,8 @@ from rccltune.model.errors import OutputError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode, Setting, Target
 from rccltune.model.times import is_usable
-from rccltune.model.vocabulary import TUNABLE, Collective, busbw
+from rccltune.model.units import busbw
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.session import files, lock, store
 
 if TYPE_CHECKING:

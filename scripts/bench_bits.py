@@ -17,7 +17,7 @@ import pandas as pd
 from machine import machine
 from perf_runs import GRAPH, LOOP, Ground, ground_of, measure, options_of, run
 
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 
 SETTINGS = ("tree/ll", "tree/ll128", "tree/simple", "ring/ll", "ring/ll128", "ring/simple")
 SIZES = (16, 1008, 8192, 65552, 262144, 1048576, 3145728, 16777216)

@@ -50,10 +50,11 @@ from sample_rows import Sample
 
 from rccltune.analyse import noise
 from rccltune.analyse.choice_options import ChoiceOptions
-from rccltune.model.choice import Zone
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Scale, Setting
-from rccltune.model.vocabulary import KIB, Placement, format_size
+from rccltune.model.units import KIB, format_size
+from rccltune.model.vocabulary import Placement
+from rccltune.model.zone import Zone
 
 Row = dict[str, object]
 # Below it launches differ by more than any row of these sweeps does above.

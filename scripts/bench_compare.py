@@ -24,7 +24,7 @@ from machine import machine
 
 from rccltune.compare import judging
 from rccltune.model import defaults
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data/starts-2xh200.csv.gz"
 PLANTED = 0.03

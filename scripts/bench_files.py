@@ -33,9 +33,10 @@ import pandas as pd
 from bench_gpus import OPEN_MPI, devices, rules_of
 from machine import SAFETY, machine
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import IDLE, Setting
-from rccltune.model.vocabulary import Collective, format_span
+from rccltune.model.units import format_span
+from rccltune.model.vocabulary import Collective
 from rccltune.rules.rule_file import RuleFile, read_rules
 from rccltune.rules.writer import rule_line
 

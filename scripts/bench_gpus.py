@@ -41,7 +41,8 @@ from rccltune import plugin
 from rccltune.logs.parsed_log import read_stream
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
-from rccltune.model.vocabulary import KIB, Collective, format_size
+from rccltune.model.units import KIB, format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.rules.rule_file import RuleFile, read_rules
 
 SIZES = tuple(round(KIB * 2 ** (step / 4) / 64) * 64 for step in range(18 * 4 + 1))

@@ -37,7 +37,8 @@ from rccltune import plugin
 from rccltune.measure import passes
 from rccltune.measure.connection import RankConnection, connect
 from rccltune.model.settings import BASELINE
-from rccltune.model.vocabulary import Collective, Placement, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
 from rccltune.ranks.plan import GRAPH_UP_TO, CollectiveCall, Step
 

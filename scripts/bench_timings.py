@@ -19,7 +19,7 @@ import pandas as pd
 from machine import SAFETY, machine
 from perf_runs import GRAPH, LOOP, Ground, ground_of, measure, options_of, run
 
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 
 SMALL = tuple(1024 << k for k in range(0, 11, 2))
 SETTINGS = ("ring/ll", "ring/ll128", "ring/simple", "tree/ll", "tree/ll128", "tree/simple")

@@ -20,7 +20,7 @@ from typing import Any
 
 from machine import machine
 
-from rccltune.model.vocabulary import format_span
+from rccltune.model.units import format_span
 
 
 def main() -> int:

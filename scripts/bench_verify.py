@@ -43,10 +43,10 @@ from verify_verdicts import (
 
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.cli import main as rccltune_main
-from rccltune.model.choice import Rule
 from rccltune.model.errors import RccltuneError
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import format_size, parse_size
+from rccltune.model.rule import Rule
+from rccltune.model.units import format_size, parse_size
 from rccltune.rules.emission import EmitRequest, emit_rules
 from rccltune.rules.rule_file import read_rules
 from rccltune.simulate import sources as simnode

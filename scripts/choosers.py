@@ -12,10 +12,11 @@ from rccltune.analyse import points, unusable_notices
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import choose
 from rccltune.analyse.fit_curves import curves
-from rccltune.model.choice import Zone
 from rccltune.model.curves import Curve, Model, time_at
 from rccltune.model.measurement import Notice
-from rccltune.model.vocabulary import MAX_NBYTES, Placement
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Placement
+from rccltune.model.zone import Zone
 
 Times = dict[str, dict[int, float]]
 Rule = Callable[[int], str | None]

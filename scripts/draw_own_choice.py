@@ -19,7 +19,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TABLES: Final = ROOT / "examples" / "mi300x-cpx-nps4"

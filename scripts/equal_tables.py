@@ -13,7 +13,8 @@ from public_sweeps import key_of
 from sample_rows import Sample
 
 from rccltune.model.settings import BASELINE, Setting
-from rccltune.model.vocabulary import KIB, Placement
+from rccltune.model.units import KIB
+from rccltune.model.vocabulary import Placement
 
 # As two H100 and public sweeps have it: launches differ more where calls are short, one row in
 # fifty stands still.

@@ -16,7 +16,7 @@ from rccltune.launch import process
 from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
 

@@ -12,7 +12,8 @@ from rccltune.logs.parsed_log import ParsedLog
 from rccltune.model.schema import Number, Whole, Word
 from rccltune.model.settings import CurveKey, Setting
 from rccltune.model.times import is_usable
-from rccltune.model.vocabulary import MAX_NBYTES, UnusableReason
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.session.sample_table import framed
 
 

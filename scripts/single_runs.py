@@ -15,9 +15,9 @@ from public_sweeps import channel_default, channel_sweep, gpu107, key_of, rccl_t
 from sample_rows import Sample
 
 from rccltune.analyse.choice_options import ChoiceOptions
-from rccltune.model.choice import Zone
 from rccltune.model.settings import BASELINE, Scale, Setting, View
 from rccltune.model.vocabulary import Collective, Placement
+from rccltune.model.zone import Zone
 
 ROOT = Path(__file__).resolve().parent.parent
 Times = dict[View, dict[int, dict[str, float]]]

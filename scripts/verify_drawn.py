@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from rccltune.analyse.noise import STALL
-from rccltune.model.choice import Rule, RuleState
+from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import Scale, Setting
-from rccltune.model.vocabulary import KIB, Collective
+from rccltune.model.units import KIB
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.verify.judge import judge
 from rccltune.verify.pairs import SizesToCall, sizes_of

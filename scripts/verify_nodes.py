@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from rccltune.model.vocabulary import MAX_NBYTES, parse_size
+from rccltune.model.units import MAX_NBYTES, parse_size
 from rccltune.simulate import compiled, sources
 
 MODE: Final = "cpx-nps4"

@@ -22,7 +22,7 @@ import true_times
 from verify_nodes import MODE, TrapNode, settings_of, without_faults, write_node
 
 from rccltune import plugin
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.rules.rule_file import read_rules
 from rccltune.simulate import compiled, sources
 from rccltune.simulate.node import Fault, SimulatedNode

@@ -10,8 +10,8 @@ from math import inf
 from verify_nodes import TrapNode
 from verify_truth import Judged
 
-from rccltune.model.choice import Rule
-from rccltune.model.vocabulary import format_size
+from rccltune.model.rule import Rule
+from rccltune.model.units import format_size
 
 # The goals: no size above this much slower, no file in the mean over its sizes, and this share of the
 # gain within tolerance kept.

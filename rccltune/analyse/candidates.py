@@ -13,9 +13,10 @@ from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TARGET, TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
-from rccltune.model.choice import NOTHING_SELECTABLE, UnselectableSetting, Zone
 from rccltune.model.settings import Role, Scale, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Collective
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Collective
+from rccltune.model.zone import NOTHING_SELECTABLE, UnselectableSetting, Zone
 
 # (collective, setting) by their names.
 Named: TypeAlias = tuple[str, str]

@@ -16,11 +16,11 @@ from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.library_behaviour import Bypass
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
-from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measurement import Notice
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
+from rccltune.model.zone import UnselectableSetting, Zone
 
 _WRONG: Final = UnusableReason.WRONG.value
 _NAMED: Final = ["collective", "setting"]

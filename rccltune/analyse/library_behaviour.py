@@ -14,11 +14,12 @@ from rccltune.analyse import noise
 from rccltune.analyse.candidates import target_of
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid
-from rccltune.model.choice import NOT_MEASURED, NOTHING_SELECTABLE, Zone, is_not_beaten
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Scale, Setting, Target
-from rccltune.model.vocabulary import Collective, UnusableReason, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective, UnusableReason
+from rccltune.model.zone import NOT_MEASURED, NOTHING_SELECTABLE, Zone, is_not_beaten
 
 # What idle and baseline may differ by and still be called equal.
 EQUAL: Final = 0.02

@@ -11,7 +11,8 @@ import pandas as pd
 from rccltune.analyse import noise
 from rccltune.analyse.points import IDLE, KEYS
 from rccltune.model.measurement import Caution, Notice
-from rccltune.model.vocabulary import UnusableReason, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import UnusableReason
 
 _NAMED: Final = ["collective", "setting"]
 

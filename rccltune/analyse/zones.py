@@ -13,19 +13,13 @@ from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.noise import Array, Counts, Truths, nan_safe
 from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
 from rccltune.model import defaults
-from rccltune.model.choice import (
-    BASELINE_UNKNOWN,
-    NOT_FASTER,
-    NOT_MEASURED,
-    RuleState,
-    Zone,
-    not_proven,
-)
 from rccltune.model.curves import GAP
 from rccltune.model.estimate import Estimate
 from rccltune.model.rounding import round_number, round_record
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.zone import BASELINE_UNKNOWN, NOT_FASTER, NOT_MEASURED, Zone, not_proven
 
 # Sizes a quarter of an octave apart: between them nothing is guessed.
 _CLOSE: Final = 1.25

@@ -28,7 +28,7 @@ from rccltune.api.verbs import (
     why,
     workload,
 )
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 
 __all__ = [
     "Loaded",

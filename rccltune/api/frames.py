@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.api.arguments import Place
-from rccltune.model.choice import which_wait
+from rccltune.model.rule import which_wait
 from rccltune.rules import refusals
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from rccltune.analyse.points import usable
 from rccltune.analyse.segmentation import fewest_zones, size_where_equal
 from rccltune.bits import probes
 from rccltune.bits.probes import OneTree
-from rccltune.model.choice import Zone
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.rounding import round_record
 from rccltune.model.settings import Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
+from rccltune.model.units import MAX_NBYTES, format_size
+from rccltune.model.vocabulary import Collective
+from rccltune.model.zone import Zone
 from rccltune.ranks import plan, rows, runs
 
 if TYPE_CHECKING:

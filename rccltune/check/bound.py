@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from rccltune.deploy.folder import README
 from rccltune.measure.request import Request
-from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Scale
 from rccltune.releases import exact_release
 from rccltune.rules.placement_files import file_name

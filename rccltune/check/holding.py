@@ -29,8 +29,8 @@ from rccltune.launch import signals
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument, find_instrument
 from rccltune.model import defaults
-from rccltune.model.choice import Rule, RuleState
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan

@@ -16,8 +16,8 @@ import click
 
 from rccltune.cli.console import Answer, put, take_over, talk
 from rccltune.model.errors import RccltuneError, SessionError
+from rccltune.model.text import join_lines, unknown
 from rccltune.model.version import __version__
-from rccltune.model.vocabulary import join_lines, unknown
 
 _ISSUES: Final = "please report it with this file"
 _START: Final = (

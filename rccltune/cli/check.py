@@ -12,7 +12,8 @@ from rccltune.cli.help import grouped, verb
 from rccltune.cli.progress import shown_progress
 from rccltune.cli.shared_options import FILE, FOLDER
 from rccltune.cli.sweep_options import sweep_options
-from rccltune.model.vocabulary import JoinedLines, format_last, format_size, format_span, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_last, format_size, format_span
 
 if TYPE_CHECKING:
     from rccltune.check.bound import CheckedRule, CheckResult, RulesToCheck

@@ -15,7 +15,8 @@ from rccltune.cli.shared_options import FILE, FOLDER, PERCENT, markdown_option
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError
-from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.compare.comparison import ComparisonRequest

@@ -31,8 +31,9 @@ import click
 
 from rccltune.cli.help import grouped
 from rccltune.model import defaults
+from rccltune.model.json_text import json_text
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import JoinedLines, join_lines, json_text, printable, unknown
+from rccltune.model.text import JoinedLines, join_lines, printable, unknown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -11,7 +11,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import FOLDER
-from rccltune.model.vocabulary import JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.deploy.folder import Deployment

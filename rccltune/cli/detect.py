@@ -14,7 +14,7 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import FOLDER
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.machine.system import Gpu, Oam, System

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rccltune.cli.console import Console, table
 from rccltune.model.errors import LaunchError, SessionError
 from rccltune.model.link_map import LinkMap, Spread
-from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.links import LinkMapPlan

@@ -13,7 +13,7 @@ import click
 from rccltune.cli.console import Console, common, styled
 from rccltune.cli.help import verb
 from rccltune.model.errors import MachineError
-from rccltune.model.vocabulary import JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.machine.findings import Finding

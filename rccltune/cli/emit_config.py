@@ -15,11 +15,12 @@ from rccltune.cli.shared_options import (
     named,
     session_argument,
 )
-from rccltune.model.choice import NOT_MEASURED
-from rccltune.model.vocabulary import JoinedLines, format_last, format_size, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_last, format_size
+from rccltune.model.zone import NOT_MEASURED
 
 if TYPE_CHECKING:
-    from rccltune.model.choice import Zone
+    from rccltune.model.zone import Zone
     from rccltune.rules.emission import EmittedRules
 
 

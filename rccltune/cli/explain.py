@@ -16,13 +16,9 @@ from rccltune.cli.shared_options import COLLECTIVE, FILE, MODE, named
 from rccltune.cli.verify import no_hardware
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Mode
-from rccltune.model.vocabulary import (
-    Collective,
-    JoinedLines,
-    format_last,
-    format_size,
-    join_lines,
-)
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_last, format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.releases import hosts_of
 from rccltune.rules.header import simulated_over
 from rccltune.rules.rule_order import count_rules

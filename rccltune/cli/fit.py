@@ -16,7 +16,8 @@ from rccltune.cli.fit_tables import (
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import named, session_argument
 from rccltune.model.settings import Role
-from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.analyse.session_fit import FitResult

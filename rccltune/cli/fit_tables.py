@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rccltune.cli.console import table
 from rccltune.cli.help import grouped
 from rccltune.cli.shared_options import FILE, F
-from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.model.curves import Separation

@@ -9,7 +9,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import FOLDER
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 
 
 @verb("gather")

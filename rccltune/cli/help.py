@@ -52,7 +52,7 @@ def _show_all(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> 
         ctx.meta[_ALL] = True
         # The console's own options are grouped by this module.
         from rccltune.cli.console import put
-        from rccltune.model.vocabulary import join_lines
+        from rccltune.model.text import join_lines
 
         put(join_lines(ctx.get_help().split("\n")))
         ctx.exit()

@@ -12,7 +12,8 @@ from rccltune.cli.shared_options import COLLECTIVE, FILE, FOLDER, MODE, PAIR, th
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE, Mode, Setting
-from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines
+from rccltune.model.text import join_lines
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 
 
 @verb("import")

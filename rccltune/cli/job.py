@@ -10,11 +10,11 @@ from rccltune.cli.console import DEFAULT_SESSION, Console, TextParameter, common
 from rccltune.cli.help import Verb
 from rccltune.cli.shared_options import FILE, FOLDER, named
 from rccltune.model.errors import VerificationError
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 
 
 def _duration(text: str) -> float:
-    from rccltune.model.vocabulary import parse_duration
+    from rccltune.model.units import parse_duration
 
     return parse_duration(text)
 

@@ -11,7 +11,9 @@ from rccltune.cli.console import Console, TextParameter, common
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import COLLECTIVE, FOLDER, session_argument
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, JoinedLines, join_lines, parse_size
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import parse_size
+from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from rccltune.npkit import DumpResult

@@ -10,7 +10,7 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 
 
 @verb("plugin")

@@ -18,7 +18,8 @@ from rccltune.cli.shared_options import (
     session_argument,
 )
 from rccltune.model import defaults
-from rccltune.model.vocabulary import FIGURE_FORMATS, JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.vocabulary import FIGURE_FORMATS
 
 if TYPE_CHECKING:
     from rccltune.report.page import WrittenPage

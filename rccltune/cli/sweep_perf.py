@@ -13,7 +13,7 @@ from rccltune.cli.progress import shown_progress
 from rccltune.cli.shared_options import then_choose
 from rccltune.model.errors import LaunchError
 from rccltune.model.rounding import minutes
-from rccltune.model.vocabulary import JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
 
 if TYPE_CHECKING:
     from rccltune.measure.perf_sweep import PreparedPerfSweep

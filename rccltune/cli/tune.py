@@ -28,12 +28,14 @@ from rccltune.cli.verify import (
     unregistered_line,
 )
 from rccltune.model import defaults
-from rccltune.model.choice import NOT_MEASURED, RESTORES, RuleState
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
 from rccltune.model.rounding import minutes
+from rccltune.model.rule import RESTORES, RuleState
 from rccltune.model.settings import LL128_FORCED
-from rccltune.model.vocabulary import JoinedLines, format_span, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_span
+from rccltune.model.zone import NOT_MEASURED
 from rccltune.ranks.plan import LOOP
 
 if TYPE_CHECKING:

@@ -14,17 +14,12 @@ from rccltune.cli.progress import shown_progress
 from rccltune.cli.shared_options import FILE, allow_need_option, named, session_argument
 from rccltune.cli.sweep_options import sweep_option, sweep_options
 from rccltune.model import defaults
-from rccltune.model.choice import RuleState, Verdict
 from rccltune.model.errors import SessionError, VerificationError
-from rccltune.model.vocabulary import (
-    DTYPE_BYTES,
-    Collective,
-    JoinedLines,
-    format_last,
-    format_size,
-    format_span,
-    join_lines,
-)
+from rccltune.model.rule import RuleState
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_last, format_size, format_span
+from rccltune.model.verdict import Verdict
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 
 if TYPE_CHECKING:
     from rccltune.verify.outcome import VerificationResult

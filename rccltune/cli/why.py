@@ -13,7 +13,9 @@ import click
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import COLLECTIVE, FILE
-from rccltune.model.vocabulary import Collective, JoinedLines, format_span, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_span
+from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
     from rccltune.why.job_report import JobQuestion, JobRemark, JobReport, SizeAnswer

@@ -10,7 +10,8 @@ import click
 from rccltune.cli.console import Console, common, table
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import FILE
-from rccltune.model.vocabulary import JoinedLines, format_size, join_lines
+from rccltune.model.text import JoinedLines, join_lines
+from rccltune.model.units import format_size
 
 if TYPE_CHECKING:
     from rccltune.workload import Workload

@@ -232,7 +232,7 @@ def _run(word: str) -> tuple[str, int] | None:
 
 def ranges_of(found: Mapping[str, Sequence[BitsRow]]) -> Iterator[str]:
     """``all_reduce: other bits from 64 KiB, element 512 on`` for each collective that differs."""
-    from rccltune.model.vocabulary import format_size
+    from rccltune.model.units import format_size
 
     for name, sizes in found.items():
         differing = [one for one in sizes if one.verdict != "same"]

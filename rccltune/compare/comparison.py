@@ -38,13 +38,14 @@ from rccltune.measure.perf_sweep import call_words, tuner_of_baseline
 from rccltune.measure.request import Request, merge_request
 from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
-from rccltune.model.choice import Verdict
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import minutes
-from rccltune.model.vocabulary import Collective, Placement, join_lines
+from rccltune.model.text import join_lines
+from rccltune.model.verdict import Verdict
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
 from rccltune.releases import name_library, release_of
 from rccltune.rules.refusals import content_of

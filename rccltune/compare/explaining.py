@@ -27,10 +27,10 @@ from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import Side
 from rccltune.compare.turns import Cell, MeasuredSide, OngoingComparison
 from rccltune.measure.launcher import end_leftovers
-from rccltune.model.choice import Verdict
 from rccltune.model.errors import LaunchError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import IDLE, Setting
+from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks.rows import setting_of
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
 from rccltune.analyse.paired import LogMean, level_of, means_by_size
-from rccltune.model.choice import Verdict
 from rccltune.model.rounding import round_number
+from rccltune.model.verdict import Verdict
 from rccltune.ranks.plan import GRAPH
 
 if TYPE_CHECKING:

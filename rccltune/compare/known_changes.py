@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.model.choice import Verdict
 from rccltune.model.settings import Setting
+from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective, Protocol
 from rccltune.ranks.rows import setting_of
 from rccltune.releases import LibraryVendor, Version, dotted, parse_library

@@ -13,10 +13,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare.judging import DIFFERS
-from rccltune.model.choice import Verdict
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
+from rccltune.model.verdict import Verdict
 from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rccltune.analyse.selectable import needs_ll128_forced
-from rccltune.model.choice import NOT_MEASURED, RuleState, Zone
 from rccltune.model.errors import VerificationError
 from rccltune.model.estimate import Estimate
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import LL128_FORCED, RankLocation, Setting, Target
+from rccltune.model.units import MAX_NBYTES
 from rccltune.model.version import __version__
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, RankPlacement
+from rccltune.model.vocabulary import Collective, RankPlacement
+from rccltune.model.zone import NOT_MEASURED, Zone
 from rccltune.releases import exact_release, name_library
 from rccltune.rules import writer
 from rccltune.rules.emission import use_of

@@ -35,9 +35,9 @@ from rccltune.compare import judging, reasons
 from rccltune.compare.reasons import ran_words
 from rccltune.compare.restoring import RestoredRules
 from rccltune.compare.sides import Side
-from rccltune.model.choice import Verdict
 from rccltune.model.rounding import csv_text, round_number
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
+from rccltune.model.verdict import Verdict
 from rccltune.session import files, store
 from rccltune.variants import catalog
 from rccltune.variants.catalog import Substitutions

@@ -17,7 +17,8 @@ from typing import Any, Final
 from rccltune.measure.site import Site
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.settings import IDLE, RULES, Setting
-from rccltune.model.vocabulary import Collective, format_last
+from rccltune.model.units import format_last
+from rccltune.model.vocabulary import Collective
 from rccltune.rules.needs import check_needs
 from rccltune.rules.refusals import read_accepted
 from rccltune.variants import availability, catalog

@@ -36,7 +36,8 @@ from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, RULES, Setting
-from rccltune.model.vocabulary import Collective, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs
 from rccltune.ranks.exclusion import MOST_KILLED, is_tried_again, wrong_rows
 from rccltune.ranks.plan import GRAPH, CollectiveCall, Label, Step

@@ -18,11 +18,12 @@ from typing import Any, Final
 
 from rccltune import plugin
 from rccltune.model.brief import brief
-from rccltune.model.choice import Rule, RuleCount
 from rccltune.model.errors import CommandLineError, VerificationError
+from rccltune.model.rule import Rule, RuleCount
 from rccltune.model.settings import Scale
+from rccltune.model.text import join_lines, printable
 from rccltune.model.version import __version__
-from rccltune.model.vocabulary import Algorithm, Collective, Protocol, join_lines, printable
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules.decision import check_plugin, cost_table, find_decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.rule_file import RuleFile

@@ -13,7 +13,7 @@ from rccltune.deploy.folder import DeployedRuleFile, Deployment, is_ours, write_
 from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError, SessionError, VerificationError
 from rccltune.model.reporter import Reporter
-from rccltune.model.vocabulary import printable
+from rccltune.model.text import printable
 from rccltune.rules.header import written_over
 from rccltune.rules.join_files import join_rule_files
 from rccltune.rules.line_format import UNPROVEN_MARK

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model.errors import InputFileError, reason_of
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 
 _SLOTS: Final = re.compile(r"\bslots=(\d+)")
 _COLON: Final = re.compile(r"([\w.-]+):(\d+)")

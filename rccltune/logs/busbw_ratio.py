@@ -17,7 +17,8 @@ from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
-from rccltune.model.vocabulary import Collective, busbw_factor
+from rccltune.model.units import busbw_factor
+from rccltune.model.vocabulary import Collective
 
 _NONE: Final = "none"
 _ROOTED: Final = frozenset(

@@ -15,12 +15,8 @@ from rccltune.logs.timings import number_mixes
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import RUNS, Caution, Fingerprint
 from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
-from rccltune.model.vocabulary import (
-    DTYPE_BYTES,
-    MAX_NBYTES,
-    Collective,
-    UnusableReason,
-)
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import DTYPE_BYTES, Collective, UnusableReason
 
 if TYPE_CHECKING:
     import numpy as np

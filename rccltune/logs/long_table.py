@@ -24,17 +24,10 @@ from rccltune.logs.timings import count_passes, keep_usable_times
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Setting
+from rccltune.model.text import printable
 from rccltune.model.times import printed_or_none
-from rccltune.model.vocabulary import (
-    MAX_NBYTES,
-    Algorithm,
-    Collective,
-    Placement,
-    Protocol,
-    busbw_factor,
-    parse_size,
-    printable,
-)
+from rccltune.model.units import MAX_NBYTES, busbw_factor, parse_size
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,7 +25,7 @@ from rccltune.machine.system import System, mode_text
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 from rccltune.releases import sets_memory_at_once
 
 

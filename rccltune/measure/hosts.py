@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import Line, Text, Whole
-from rccltune.model.vocabulary import JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
 from rccltune.session import store
 
 HOSTS_FILE: Final = "hosts.json"

@@ -38,7 +38,8 @@ from rccltune.measure.sweep_schema import PERF
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import RankLocation
-from rccltune.model.vocabulary import Collective, RankPlacement, join_lines
+from rccltune.model.text import join_lines
+from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.ranks import plan
 from rccltune.session import store
 from rccltune.session.store import SessionSetup, another

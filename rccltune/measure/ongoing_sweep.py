@@ -27,7 +27,8 @@ from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import IDLE, Setting
-from rccltune.model.vocabulary import Collective, UnusableReason, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.ranks import exclusion, plan, rows, runs
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP, Label, Step
 from rccltune.ranks.runs import EndFile, Run

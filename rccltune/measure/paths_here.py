@@ -8,7 +8,7 @@ from typing import Final
 from rccltune.measure.site import Site
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Sweep
-from rccltune.model.vocabulary import format_span
+from rccltune.model.units import format_span
 from rccltune.simulate.node import SimulatedNode
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.paths_past import PathPast, paths_past, sentences, takes_all

@@ -46,13 +46,8 @@ from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Role, Setting
-from rccltune.model.vocabulary import (
-    TREE_SIMPLE_NEEDS_NODES,
-    Algorithm,
-    Collective,
-    Protocol,
-    format_span,
-)
+from rccltune.model.units import format_span
+from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.ranks import plan, runs
 from rccltune.ranks.runs import Run
 from rccltune.releases import release_of

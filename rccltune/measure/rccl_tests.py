@@ -27,9 +27,10 @@ from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.failure import Failure
+from rccltune.model.json_text import json_text
 from rccltune.model.measurement import Notice, StatedFacts
 from rccltune.model.settings import TREE_SIMPLE_FORCED, Setting
-from rccltune.model.vocabulary import Collective, Placement, UnusableReason, json_text
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.session import files, store
 from rccltune.session.sample_table import framed
 

@@ -38,12 +38,7 @@ from rccltune.model.measurement import Notice, StatedFacts, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_FORCED, Role, Setting
-from rccltune.model.vocabulary import (
-    TREE_SIMPLE_NEEDS_NODES,
-    Algorithm,
-    Collective,
-    Protocol,
-)
+from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
 from rccltune.ranks import exclusion, plan, runs
 from rccltune.ranks.runs import EndFile, Run, RunFile
 from rccltune.session import files, lock, store

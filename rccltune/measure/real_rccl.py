@@ -12,7 +12,7 @@ from rccltune import plugin
 from rccltune.launch import process
 from rccltune.machine.installed_software import named_library, sha256_of, version_of
 from rccltune.model.errors import MachineError
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 from rccltune.simulate.compiled import timeless
 from rccltune.simulate.sources import load_node, node_path
 

@@ -14,8 +14,9 @@ from rccltune.model import schema
 from rccltune.model.brief import brief
 from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Sweep
+from rccltune.model.units import format_span
 from rccltune.model.version import __version__
-from rccltune.model.vocabulary import UnusableReason, format_span
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import files, store
 from rccltune.session.samples import frame_from_logs
 from rccltune.session.store import Session, SessionSetup

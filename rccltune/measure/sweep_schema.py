@@ -15,16 +15,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from rccltune.model import defaults
 from rccltune.model.schema import Line, OneOf, VariableName, WholeNumberFrom, odd_letters, read_by
 from rccltune.model.settings import Mode, Setting
+from rccltune.model.text import printable
+from rccltune.model.units import parse_duration, parse_size, short_size
 from rccltune.model.vocabulary import (
     DTYPE_BYTES,
     RANK_PLACEMENTS,
     REDOPS,
     Collective,
     RankPlacement,
-    parse_duration,
-    parse_size,
-    printable,
-    short_size,
 )
 
 PERF: Final = "perf"

@@ -10,7 +10,9 @@ from typing import Final
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Collective, format_size, join_lines
+from rccltune.model.text import join_lines
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import grain
 from rccltune.workload import Workload, read_workload
 

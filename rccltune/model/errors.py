@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rccltune.model.vocabulary import JoinedLines, join_lines
+from rccltune.model.text import JoinedLines, join_lines
 
 
 class RccltuneError(Exception):
     """What happened, where, and what to do next.
 
     Each of them may hold data, and so is one line; more lines are put together by
-    :func:`rccltune.model.vocabulary.join_lines`.
+    :func:`rccltune.model.text.join_lines`.
 
     Args:
         message: what happened, a full sentence without the place.

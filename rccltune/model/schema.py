@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 from annotated_types import Ge, Le, MaxLen
 
 from rccltune.model.errors import InputFileError, RccltuneError, SessionError
-from rccltune.model.vocabulary import join_lines, printable, unknown
+from rccltune.model.text import join_lines, printable, unknown
 
 if TYPE_CHECKING:
     from pydantic import (

@@ -14,7 +14,8 @@ from enum import Enum
 from typing import Final
 
 from rccltune.model.schema import Line, Whole, Word
-from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, unknown
+from rccltune.model.text import unknown
+from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
 
 _MODE: Final = re.compile(r"([sdtqc]px|none|unknown)(?:-(nps\d+))?", re.IGNORECASE | re.ASCII)
 

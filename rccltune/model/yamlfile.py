@@ -29,7 +29,7 @@ from typing_extensions import is_typeddict
 from rccltune.model import schema
 from rccltune.model.errors import InputFileError
 from rccltune.model.schema import Mistake
-from rccltune.model.vocabulary import join_lines, printable
+from rccltune.model.text import join_lines, printable
 
 T = TypeVar("T")
 # PyYAML's stubs leave out what its nodes are made of.

@@ -8,7 +8,7 @@ from typing import Final
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from rccltune.model.vocabulary import format_size, short_time
+from rccltune.model.units import format_size, short_time
 from rccltune.report import style
 from rccltune.report.tables import FigureTables
 

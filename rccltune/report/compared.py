@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.compare.results import FIGURE_FILE, ComparisonResult
-from rccltune.model.choice import Verdict
+from rccltune.model.verdict import Verdict
 from rccltune.report import plots, style
 from rccltune.session import files
 

@@ -11,11 +11,12 @@ from typing import Final
 
 from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.model import grammar
-from rccltune.model.choice import Rule, Zone, which_wait
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import ImportedFile
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import Rule, which_wait
 from rccltune.model.settings import Scale, Target
+from rccltune.model.zone import Zone
 from rccltune.ranks import plan, runs
 from rccltune.ranks.runs import Run
 from rccltune.rules.exports import say_moved

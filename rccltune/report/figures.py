@@ -16,7 +16,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from rccltune.model.vocabulary import format_size, format_time, short_time
+from rccltune.model.units import format_size, format_time, short_time
 from rccltune.report import style
 from rccltune.report.tables import FigureTables, rows
 

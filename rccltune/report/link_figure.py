@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from rccltune.model.link_map import LinkClass, LinkMap, LinkRow, Spread
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 from rccltune.report import style
 
 # Near is dark and far is light, one hue, so that the order is there in greyscale too.

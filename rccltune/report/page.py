@@ -17,17 +17,14 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from rccltune.model.brief import brief
-from rccltune.model.choice import Rule, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import Rule
+from rccltune.model.text import printable
+from rccltune.model.units import format_last, format_size, format_span
+from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.version import __version__
-from rccltune.model.vocabulary import (
-    Placement,
-    format_last,
-    format_size,
-    format_span,
-    printable,
-)
+from rccltune.model.vocabulary import Placement
 from rccltune.ranks.runs import Run
 from rccltune.report import figures, style, words
 from rccltune.report.contents import (

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 from rccltune.report.tables import rows
 
 # Of text and axes; a page puts its own colour in its place, which is white on a dark one.

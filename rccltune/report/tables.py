@@ -32,11 +32,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from rccltune.model.choice import RuleState, UnselectableSetting
 from rccltune.model.curves import Curve, Model
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import BASELINE, Role, Setting, Target, View
-from rccltune.model.vocabulary import Placement, busbw, busbw_factor, format_size
+from rccltune.model.units import busbw, busbw_factor, format_size
+from rccltune.model.vocabulary import Placement
+from rccltune.model.zone import UnselectableSetting
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
 from rccltune.session.samples import load_frame

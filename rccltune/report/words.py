@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse.noise import INTERVAL
-from rccltune.model.choice import BASELINE_UNKNOWN, NOT_FASTER, Rule, RuleState, Zone, is_not_beaten
 from rccltune.model.estimate import Estimate
+from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import BASELINE, LL128_FORCED, Role
-from rccltune.model.vocabulary import format_span
+from rccltune.model.units import format_span
+from rccltune.model.zone import BASELINE_UNKNOWN, NOT_FASTER, Zone, is_not_beaten
 from rccltune.report.contents import RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
 from rccltune.session.store import is_swept, sweep_then_verify

@@ -12,7 +12,8 @@ from pathlib import Path
 from rccltune import plugin
 from rccltune.model.errors import InputFileError, VerificationError
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules.plugin_library import PluginCommunicator, PluginLibrary, captured_stderr
 
 # µs in a cell that may be chosen; any number from 0 up says so, and the plugin writes 0.

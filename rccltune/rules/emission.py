@@ -15,12 +15,13 @@ from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.bits.fastest_trees import PROMISE, ChosenBits, choose_same_bits
 from rccltune.launch import overrides
 from rccltune.model.brief import brief
-from rccltune.model.choice import RuleCount, UnselectableSetting, Zone
 from rccltune.model.errors import MachineError, TooLittleDataError
 from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import RuleCount
 from rccltune.model.settings import LL128_FORCED, Scale, Target
+from rccltune.model.zone import UnselectableSetting, Zone
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import name_library
 from rccltune.rules import exports, writer

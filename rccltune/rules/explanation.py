@@ -13,10 +13,11 @@ from typing import Final
 from rccltune import plugin
 from rccltune.model import grammar
 from rccltune.model.brief import brief
-from rccltune.model.choice import Rule
 from rccltune.model.errors import CommandLineError
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Mode, Scale, Setting, Vendor, why_never
-from rccltune.model.vocabulary import MAX_NBYTES, TUNABLE, Collective
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.rules import decision
 from rccltune.rules.other_readers import MisreadLine, beside_lines, find_misread
 from rccltune.rules.plugin_answers import (

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import LeftToLibrary, Rule
 from rccltune.model.errors import InputFileError, VerificationError
+from rccltune.model.rule import LeftToLibrary, Rule
 
 LIMIT: Final = 199
 _WIDTH: Final = 110

@@ -15,17 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import (
-    TUNABLE,
-    Algorithm,
-    Collective,
-    Protocol,
-    format_last,
-    format_size,
-    printable,
-)
+from rccltune.model.text import printable
+from rccltune.model.units import format_last, format_size
+from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.rule_file import RuleFile
 
 _COLLECTIVES: Final = {one.csv_name: one for one in TUNABLE}

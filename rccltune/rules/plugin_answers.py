@@ -13,8 +13,8 @@ from typing import Final
 
 from rccltune import overwritten
 from rccltune.analyse import selectable
-from rccltune.model.choice import Rule
 from rccltune.model.errors import VerificationError
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Mode, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules import decision

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import Final, final
 
 from rccltune.model.errors import InputFileError, MachineError
-from rccltune.model.vocabulary import Collective, join_lines
+from rccltune.model.text import join_lines
+from rccltune.model.vocabulary import Collective
 
 ABI_VERSIONS: Final = (2, 3, 4, 5, 6, 7)
 CostTable = tuple[tuple[float, ...], ...]

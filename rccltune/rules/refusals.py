@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rccltune.model.errors import InputFileError, reason_of
-from rccltune.model.vocabulary import join_lines
+from rccltune.model.text import join_lines
 from rccltune.rules.other_readers import find_misread
 from rccltune.rules.rule_file import RuleFile, read_rules
 

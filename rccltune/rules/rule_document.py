@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from rccltune.model.choice import Rule, Zone
 from rccltune.model.errors import VerificationError
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.zone import Zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

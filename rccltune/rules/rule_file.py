@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import LeftToLibrary, Rule
+from rccltune.model.rule import LeftToLibrary, Rule
 from rccltune.model.settings import IDLE, Mode, Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
 from rccltune.rules.line_format import (

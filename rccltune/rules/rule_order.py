@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
 
-from rccltune.model.choice import Rule, RuleCount
+from rccltune.model.rule import Rule, RuleCount
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 

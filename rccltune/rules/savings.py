@@ -9,11 +9,12 @@ from statistics import median
 from typing import Final
 
 from rccltune.analyse.session_fit import FitResult, fit_session
-from rccltune.model.choice import Rule, Zone
 from rccltune.model.curves import Curve, time_at
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Role, Scale, Setting
 from rccltune.model.vocabulary import Collective
+from rccltune.model.zone import Zone
 from rccltune.workload import Workload, read_workload
 
 _US: Final = 1e-6

@@ -9,11 +9,11 @@ from typing import ClassVar, Final
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice
 from rccltune.analyse.session_fit import FitResult
-from rccltune.model.choice import UnselectableSetting, Zone
 from rccltune.model.measurement import Notice
 from rccltune.model.rounding import round_record
 from rccltune.model.schema import Line, Number, Whole
 from rccltune.model.settings import Setting
+from rccltune.model.zone import UnselectableSetting, Zone
 from rccltune.session import store
 
 CHOICE_FILE: Final = "choice.json"

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import RESTORES, Rule, RuleState, Zone
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import RESTORES, Rule, RuleState
+from rccltune.model.zone import Zone
 from rccltune.rules import line_format
 from rccltune.rules.line_format import UNPROVEN_MARK, add_frame
 from rccltune.rules.rule_document import RuleDocument, by_target, fallbacks_of, rule_of

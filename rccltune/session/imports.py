@@ -18,8 +18,9 @@ from rccltune.model.errors import SessionError
 from rccltune.model.measurement import Fingerprint, ImportedFile, Notice, StatedFacts
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Role
+from rccltune.model.text import printable
 from rccltune.model.version import __version__
-from rccltune.model.vocabulary import UnusableReason, printable
+from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import store
 from rccltune.session.files import sha256_of
 from rccltune.session.lock import lock_session

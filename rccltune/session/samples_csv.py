@@ -16,8 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from rccltune.model.errors import SessionError
 from rccltune.model.schema import LARGEST, NAME, join_mistakes, odd_letters
 from rccltune.model.settings import Setting
+from rccltune.model.text import printable
 from rccltune.model.times import is_usable, printed
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, UnusableReason, printable
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.ranks import plan
 from rccltune.session.files import read_regular
 from rccltune.session.sample_table import COLUMNS, KINDS, TEXTS, arranged

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from rccltune.model.errors import SessionError
+from rccltune.model.json_text import json_pieces, json_text
 from rccltune.model.measurement import Fingerprint, ImportedFile, StatedFacts, folder_of
 from rccltune.model.schema import (
     Line,
@@ -35,7 +36,7 @@ from rccltune.model.schema import (
     to_plain,
 )
 from rccltune.model.settings import RankLocation
-from rccltune.model.vocabulary import join_lines, json_pieces, json_text, printable
+from rccltune.model.text import join_lines, printable
 from rccltune.ranks import runs
 from rccltune.session import samples_csv
 from rccltune.session.files import (

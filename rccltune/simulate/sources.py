@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from rccltune.model.errors import CommandLineError, InputFileError, reason_of
 from rccltune.model.schema import convert
-from rccltune.model.vocabulary import unknown
+from rccltune.model.text import unknown
 from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE
 from rccltune.simulate.modelled import filled
 from rccltune.simulate.node import (

@@ -20,7 +20,8 @@ from rccltune.model.schema import (
     read_by,
     several,
 )
-from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective, parse_size
+from rccltune.model.units import parse_size
+from rccltune.model.vocabulary import DTYPE_BYTES, REDOPS, Collective
 from rccltune.model.yamlfile import YamlFile
 from rccltune.variants.spec import (
     CallFilter,

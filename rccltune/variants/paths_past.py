@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, format_size
+from rccltune.model.units import MAX_NBYTES, format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.variants import availability, catalog
 from rccltune.variants.availability import VariantSite
 from rccltune.variants.spec import CallFilter, Threshold, VariantSpec

@@ -20,9 +20,9 @@ from rccltune.measure.passes import SweepScope
 from rccltune.measure.perf_sweep import call_words
 from rccltune.measure.site import Site
 from rccltune.model import defaults
-from rccltune.model.choice import Rule
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import Rule
 from rccltune.model.settings import IDLE, RULES
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs

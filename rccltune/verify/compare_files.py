@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from rccltune.analyse.paired import level_of
 from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
-from rccltune.model.choice import Rule, Verdict
+from rccltune.model.rule import Rule
 from rccltune.model.settings import BASELINE, IDLE, RULES, Setting
+from rccltune.model.verdict import Verdict
 from rccltune.ranks import plan
 from rccltune.ranks.plan import CollectiveCall, Label, Step
 from rccltune.ranks.rows import setting_of

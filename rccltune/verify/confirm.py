@@ -26,7 +26,7 @@ from rccltune.model.errors import CommandLineError, MachineError, VerificationEr
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import csv_text
-from rccltune.model.vocabulary import format_span
+from rccltune.model.units import format_span
 from rccltune.session.files import write_atomically
 from rccltune.session.store import NODE_FILE
 from rccltune.verify.rule_sides import variables_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rccltune.measure import passes
 from rccltune.measure.perf_sweep import PreparedPerfSweep
 from rccltune.model import defaults
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting
 from rccltune.verify import pairs
 from rccltune.verify.pairs import VerificationCalls

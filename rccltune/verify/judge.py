@@ -33,9 +33,11 @@ import numpy.typing as npt
 from rccltune.analyse.gains import RESTORED
 from rccltune.analyse.noise import Truths
 from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, level_of, more_often
-from rccltune.model.choice import RESTORES, Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.estimate import Estimate
-from rccltune.model.vocabulary import Collective, format_size
+from rccltune.model.rule import RESTORES, Rule, RuleState
+from rccltune.model.units import format_size
+from rccltune.model.verdict import SizeVerdict, Verdict
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import LOOP
 from rccltune.verify.pairs import answering, is_called
 from rccltune.verify.site_and_idle import EQUAL

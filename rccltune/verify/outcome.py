@@ -10,12 +10,13 @@ from pathlib import Path
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.choice import LeftToLibrary, Rule, RuleCount, RuleState
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import round_record
+from rccltune.model.rule import LeftToLibrary, Rule, RuleCount, RuleState
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import Collective, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.rules.provenance import unchecked
 from rccltune.rules.rule_file import read_rules
 from rccltune.rules.rule_order import count_rules

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.compare.judging import A, B, means, with_stalls
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import IDLE, RULES, Scale
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.choice import NOT_MEASURED, LeftToLibrary, Rule
 from rccltune.model.errors import InputFileError
+from rccltune.model.rule import LeftToLibrary, Rule
 from rccltune.model.settings import LL128_FORCED, Scale
-from rccltune.model.vocabulary import Protocol, format_span
+from rccltune.model.units import format_span
+from rccltune.model.vocabulary import Protocol
+from rccltune.model.zone import NOT_MEASURED
 from rccltune.rules import line_format
 from rccltune.rules.line_format import LineChange, rewrite_lines
 from rccltune.rules.rule_file import RuleFile, read_rules

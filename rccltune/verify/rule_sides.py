@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rccltune.measure.instrument import beside_plugin
 from rccltune.measure.site import Site
 from rccltune.model.errors import VerificationError
-from rccltune.model.vocabulary import Collective, format_span
+from rccltune.model.units import format_span
+from rccltune.model.vocabulary import Collective
 from rccltune.verify.executed import Executed
 
 if TYPE_CHECKING:

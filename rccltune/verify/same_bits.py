@@ -23,11 +23,13 @@ from rccltune.bits import probes
 from rccltune.bits.fastest_trees import bits_name
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
-from rccltune.model.choice import Rule, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import CommandLineError, VerificationError
 from rccltune.model.rounding import round_record
+from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import IDLE, RULES, Setting
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement, format_size
+from rccltune.model.units import MAX_NBYTES, format_size
+from rccltune.model.verdict import SizeVerdict, Verdict
+from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
 from rccltune.ranks.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCall, Label, Step
 from rccltune.rules.rule_file import read_rules

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Final
 
-from rccltune.model.choice import LeftToLibrary, Rule, RuleState, SizeVerdict
 from rccltune.model.estimate import Estimate
+from rccltune.model.rule import LeftToLibrary, Rule, RuleState
 from rccltune.model.schema import Line, Number, Text, VariableName, Whole
 from rccltune.model.settings import Scale, Setting, Target
-from rccltune.model.vocabulary import Collective, format_size, format_span
+from rccltune.model.units import format_size, format_span
+from rccltune.model.verdict import SizeVerdict
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 
 _TOO_WIDE: Final = 1.05

@@ -18,11 +18,12 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
-from rccltune.model.choice import LeftToLibrary, Rule, RuleCount, RuleState, SizeVerdict
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import LeftToLibrary, Rule, RuleCount, RuleState
 from rccltune.model.settings import Scale
+from rccltune.model.verdict import SizeVerdict
 from rccltune.releases import exact_release, name_library
 from rccltune.rules.line_format import rewrite_lines
 from rccltune.rules.needs import check_needs

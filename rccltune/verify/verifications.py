@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.rule_file import RuleFile
 from rccltune.verify.verdict import RuleVerdict, VerdictFile, replicates_of

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rccltune.logs.messages import plugin_reasons
-from rccltune.model.choice import Rule, is_not_beaten
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting
+from rccltune.model.zone import is_not_beaten
 from rccltune.overwritten import Overwrite
 from rccltune.why import remedies
 from rccltune.why.causes import find_cause

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 from rccltune.why import remedies
 from rccltune.why.job_logs import JobLogs, SharedCall
 from rccltune.why.job_report import NOWHERE, AnswerKind, Reason

@@ -12,7 +12,8 @@ from rccltune.logs.parsed_log import ParsedLog, read_stream
 from rccltune.model.errors import OutputError, RccltuneError, TooLittleDataError
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import Collective, join_lines
+from rccltune.model.text import join_lines
+from rccltune.model.vocabulary import Collective
 from rccltune.why import lines, remedies
 from rccltune.why.compose_report import compose_report
 from rccltune.why.job_logs import Call, JobLogs

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.analyse import selectable
-from rccltune.model.choice import LeftToLibrary, Rule
+from rccltune.model.rule import LeftToLibrary, Rule
 from rccltune.model.settings import Scale, Setting, Vendor, vendor_of
 from rccltune.model.vocabulary import Collective
 from rccltune.overwritten import Overwrite, overwrites

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Algorithm, Protocol
 from rccltune.releases import CHOOSING_FREELY

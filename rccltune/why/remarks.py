@@ -8,7 +8,8 @@ from typing import Final
 from rccltune.logs.library_log import parse_cell, parse_collective
 from rccltune.logs.messages import find_reason, plugin_reasons
 from rccltune.model.settings import why_never
-from rccltune.model.vocabulary import Collective, format_size
+from rccltune.model.units import format_size
+from rccltune.model.vocabulary import Collective
 from rccltune.why import remedies
 from rccltune.why.causes import DEFAULTS
 from rccltune.why.job_logs import JobLogs, is_ours

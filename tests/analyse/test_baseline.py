@@ -12,11 +12,12 @@ from scipy import stats
 
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice
-from rccltune.model.choice import BASELINE_UNKNOWN, NOT_MEASURED, RuleState, Zone
 from rccltune.model.errors import CommandLineError
 from rccltune.model.measurement import Caution
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Placement
+from rccltune.model.zone import BASELINE_UNKNOWN, NOT_MEASURED, Zone
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]

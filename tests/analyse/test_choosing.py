@@ -13,11 +13,12 @@ from sample_rows import Sample, frame
 
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice, choose
-from rccltune.model.choice import NOT_MEASURED, Zone
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import Scale
-from rccltune.model.vocabulary import MAX_NBYTES, Collective, Placement
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Collective, Placement
+from rccltune.model.zone import NOT_MEASURED, Zone
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]

@@ -14,9 +14,10 @@ from rccltune.analyse import noise
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
-from rccltune.model.choice import RuleState, Zone
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
+from rccltune.model.zone import Zone
 
 TARGET = Target(
     collective=Collective.ALL_REDUCE, scale=Scale(n_nodes=1, n_ranks=8), rank_placement=None

@@ -11,8 +11,9 @@ from sample_rows import Sample
 
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice
-from rccltune.model.choice import NOT_MEASURED, RuleState
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import BASELINE
+from rccltune.model.zone import NOT_MEASURED
 
 ChooseFrom = Callable[..., Choice]
 MIB = 1 << 20

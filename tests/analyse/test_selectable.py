@@ -11,10 +11,10 @@ from sample_rows import Sample
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice
 from rccltune.analyse.selectable import needs_ll128_forced, why_not_selectable
-from rccltune.model.choice import Zone
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
+from rccltune.model.zone import Zone
 
 MakeSamples = Callable[..., list[Sample]]
 ChooseFrom = Callable[..., Choice]

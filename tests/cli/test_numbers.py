@@ -14,7 +14,7 @@ from reading import parse, text_of
 
 import rccltune
 from rccltune.cli import run
-from rccltune.model.vocabulary import format_span
+from rccltune.model.units import format_span
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify.verdict_store import rule_paths
 

@@ -15,7 +15,8 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules import decision
 from rccltune.rules.plugin_library import PluginLibrary
 

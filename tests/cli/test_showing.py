@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model.errors import InputFileError
-from rccltune.model.vocabulary import join_lines, json_text, printable
+from rccltune.model.json_text import json_text
+from rccltune.model.text import join_lines, printable
 
 # With the halves of surrogate pairs that undecodable file names have.
 ANY = st.text(st.characters(exclude_categories=()))
@@ -96,7 +97,7 @@ def _breaks_lines(argument: ast.expr) -> bool:
 
 
 def test_lines_of_ours_are_laid(sources: Sources) -> None:
-    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.vocabulary.join_lines."""
+    """Elsewhere a line break would be shown as one of data: ``\\n``. Use rccltune.model.text.join_lines."""
     told = ("note", "say", "talk", "put", "detail", "result")
     found = [
         where

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from rccltune.compare import judging
-from rccltune.model.choice import Verdict
+from rccltune.model.verdict import Verdict
 
 KIB = 1 << 10
 

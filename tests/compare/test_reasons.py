@@ -26,10 +26,10 @@ from rccltune.compare.reasons import (
 )
 from rccltune.compare.restoring import placement_of, restore, zones_of
 from rccltune.measure.real_rccl import real_library
-from rccltune.model.choice import Verdict
 from rccltune.model.errors import MachineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import RankLocation, Scale, Setting, Target
+from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import runs
 from rccltune.ranks.rows import setting_of

@@ -15,7 +15,8 @@ from sample_rows import Sample
 from rccltune.logs.parsed_log import ParsedLog, read_log
 from rccltune.model.measurement import StatedFacts
 from rccltune.model.settings import BASELINE
-from rccltune.model.vocabulary import Collective, Placement, algbw, busbw
+from rccltune.model.units import algbw, busbw
+from rccltune.model.vocabulary import Collective, Placement
 
 
 class Bench:

@@ -16,7 +16,8 @@ from sample_rows import samples_of
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Mode, Scale, Setting
-from rccltune.model.vocabulary import Collective, UnusableReason, parse_size
+from rccltune.model.units import parse_size
+from rccltune.model.vocabulary import Collective, UnusableReason
 
 if TYPE_CHECKING:
     from tests.logs.conftest import ReadText

@@ -15,12 +15,8 @@ from rccltune.logs.parsed_log import ParsedLog, read_log
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import Caution, StatedFacts
 from rccltune.model.settings import BASELINE, Scale
-from rccltune.model.vocabulary import (
-    Collective,
-    Placement,
-    UnusableReason,
-    busbw,
-)
+from rccltune.model.units import busbw
+from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 
 OUT, IN = Placement.OUT_OF_PLACE, Placement.IN_PLACE
 AR, AG, A2A = Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALLTOALL

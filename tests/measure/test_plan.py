@@ -12,8 +12,8 @@ from wording import lacks
 
 from rccltune.measure import passes
 from rccltune.measure.passes import SweepScope
-from rccltune.model.choice import Rule
 from rccltune.model.errors import OutputError
+from rccltune.model.rule import Rule
 from rccltune.model.settings import BASELINE, IDLE, RULES, Role, Scale, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.ranks import plan, rows, runs

@@ -14,7 +14,8 @@ from rccltune.measure.sweep_schema import SweepOptions
 from rccltune.model.errors import InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.settings import Mode, Setting
-from rccltune.model.vocabulary import Collective, parse_duration
+from rccltune.model.units import parse_duration
+from rccltune.model.vocabulary import Collective
 
 
 def test_values_are_typed() -> None:

@@ -14,7 +14,7 @@ from rccltune.measure.request import ORDERS, given, merge_request, site_keys
 from rccltune.measure.sweep_file import dump_sweep, options_in_words, read_sweep_file
 from rccltune.measure.sweep_schema import PRESETS, SweepOptions, default_of, flag
 from rccltune.model.errors import CommandLineError
-from rccltune.model.vocabulary import short_size
+from rccltune.model.units import short_size
 
 # A value of each that is not its default, as YAML has it.
 SAID: dict[str, Any] = {

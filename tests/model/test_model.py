@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_rows import Sample
 
-from rccltune.model.choice import Rule, Zone
+from rccltune.model.rule import Rule
 from rccltune.model.settings import (
     BASELINE,
     IDLE,
@@ -18,6 +18,7 @@ from rccltune.model.settings import (
     Setting,
 )
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol, UnusableReason
+from rccltune.model.zone import Zone
 
 ONE_NODE = Scale(n_nodes=1, n_ranks=64)
 KEY = CurveKey(

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rccltune.model.json_text import json_text
 from rccltune.model.rounding import csv_text, round_number, round_record, round_times
-from rccltune.model.vocabulary import json_text
 
 numbers = st.floats(-1e18, 1e18)
 

@@ -21,7 +21,7 @@ from rccltune.model.errors import InputFileError, SessionError
 from rccltune.model.link_map import LinkMap
 from rccltune.model.measurement import Fingerprint, ImportedFile
 from rccltune.model.settings import RankLocation
-from rccltune.model.vocabulary import printable
+from rccltune.model.text import printable
 from rccltune.ranks.runs import EndFile, RunFile
 from rccltune.session.store import SessionHeader
 from rccltune.verify.verdict_store import FailedVerification, VerdictFile

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rccltune.model import vocabulary
+from rccltune.model import units
 from rccltune.model.vocabulary import Collective
 
 
@@ -19,22 +19,20 @@ from rccltune.model.vocabulary import Collective
 )
 def test_sizes_are_binary_multiples(text: str, nbytes: int) -> None:
     """K, M and G are powers of 1024, as in rccl-tests' own option parser."""
-    assert vocabulary.parse_size(text) == nbytes
+    assert units.parse_size(text) == nbytes
 
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "4X", "1e6", "0.3K", "16E", "9999999999G", "٣"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     """Nothing is guessed: a half-understood size would measure something else."""
     with pytest.raises(ValueError, match=r"no size|whole number|2\^63"):
-        vocabulary.parse_size(text)
+        units.parse_size(text)
 
 
-@given(
-    st.integers(0, vocabulary.MAX_NBYTES) | st.integers(0, 63).map(lambda power: (1 << power) - 1)
-)
+@given(st.integers(0, units.MAX_NBYTES) | st.integers(0, 63).map(lambda power: (1 << power) - 1))
 def test_a_short_size_is_exact(nbytes: int) -> None:
     """What a help gives as a default can be typed."""
-    assert vocabulary.parse_size(vocabulary.short_size(nbytes)) == nbytes
+    assert units.parse_size(units.short_size(nbytes)) == nbytes
 
 
 @pytest.mark.parametrize(
@@ -54,7 +52,7 @@ def test_a_short_size_is_exact(nbytes: int) -> None:
 )
 def test_labels_are_short(nbytes: int, label: str) -> None:
     """Three digits, four below the next unit."""
-    assert vocabulary.format_size(nbytes) == label
+    assert units.format_size(nbytes) == label
 
 
 @pytest.mark.parametrize(
@@ -71,14 +69,14 @@ def test_bus_bandwidth_is_what_the_benchmark_prints(
     collective: Collective, n_ranks: int, nbytes: int, time_us: float, printed: float
 ) -> None:
     """Our factor reproduces the busbw column within the rounding of the printed time."""
-    ours = vocabulary.busbw(collective, n_ranks, nbytes, time_us)
+    ours = units.busbw(collective, n_ranks, nbytes, time_us)
 
     assert ours == pytest.approx(printed, rel=2e-4)
 
 
 def test_every_collective_has_a_factor() -> None:
     """busbw never fails for a collective that can be measured, and is at most twice algbw."""
-    assert all(0 < vocabulary.busbw_factor(c, 64) < 2 for c in Collective)
+    assert all(0 < units.busbw_factor(c, 64) < 2 for c in Collective)
 
 
 @pytest.mark.parametrize(
@@ -94,5 +92,5 @@ def test_every_collective_has_a_factor() -> None:
 )
 def test_a_time_has_three_significant_digits(time_us: float, label: str, short: str) -> None:
     """In a column all alike; on an axis without zeros at the end."""
-    assert vocabulary.format_time(time_us) == label
-    assert vocabulary.short_time(time_us) == short
+    assert units.format_time(time_us) == label
+    assert units.short_time(time_us) == short

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.overwritten import OVERWRITES, explained, losses, overwrites, remark

@@ -9,10 +9,11 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rccltune.model.choice import Rule
 from rccltune.model.errors import InputFileError
+from rccltune.model.rule import Rule
 from rccltune.model.settings import IDLE, Scale, Setting
-from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.rules.decision import cost_table, find_decisions
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.rule_file import read_rules

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.model.choice import Zone
 from rccltune.model.errors import InputFileError
 from rccltune.model.settings import Scale, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Collective
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Collective
+from rccltune.model.zone import Zone
 from rccltune.rules import line_format, writer
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.rule_document import RuleDocument

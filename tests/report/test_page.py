@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
-from rccltune.model.choice import SizeVerdict, Verdict
 from rccltune.model.estimate import Estimate
+from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Placement
 from rccltune.report import page, style, words
 from rccltune.report.contents import SessionContents

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rccltune.model.choice import Rule
+from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.explanation import RuleQuestion, compare, differences, explain

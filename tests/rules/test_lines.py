@@ -11,10 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from readers import rccl_rows
 
-from rccltune.model.choice import LeftToLibrary, Zone
 from rccltune.model.errors import InputFileError, VerificationError
+from rccltune.model.rule import LeftToLibrary
 from rccltune.model.settings import Scale, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.model.zone import Zone
 from rccltune.rules import line_format, rule_file, writer
 from rccltune.rules.rule_document import RuleDocument
 

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from readers import Call, rccl_answer, rccl_rows
 
-from rccltune.model.choice import Rule, Zone
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
+from rccltune.model.rule import Rule
 from rccltune.model.settings import LL128_FORCED, Scale, Setting, Target
-from rccltune.model.vocabulary import MAX_NBYTES, Algorithm, Collective, Protocol
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
+from rccltune.model.zone import Zone
 from rccltune.releases import exact_release, name_library
 from rccltune.rules.emission import requirements_of
 from rccltune.rules.line_format import requirement

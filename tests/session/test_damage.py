@@ -15,10 +15,11 @@ import rccltune
 from rccltune import api
 from rccltune.analyse.session_fit import fit_session
 from rccltune.cli import run
-from rccltune.model.choice import LeftToLibrary, RuleState, SizeVerdict, Verdict
 from rccltune.model.errors import RccltuneError
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import LeftToLibrary, RuleState
+from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
 from rccltune.verify.verdict import RuleVerdict, VerdictFile

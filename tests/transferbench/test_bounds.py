@@ -12,7 +12,8 @@ from printing import MI300X, MI350X, Rates, links_of, square
 from wording import lacks
 
 from rccltune.model.settings import BASELINE, Mode, Scale, Target
-from rccltune.model.vocabulary import TUNABLE, Collective, busbw_factor
+from rccltune.model.units import busbw_factor
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.transferbench import Ceiling, LinkRate, LinkRates, read_rates
 from rccltune.transferbench import ceiling_of as ceiling_of_target
 from rccltune.transferbench import why_no_ceiling as why_no_ceiling_of_target

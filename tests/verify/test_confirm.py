@@ -13,10 +13,10 @@ import pytest
 
 from rccltune.measure import rccl_tests
 from rccltune.measure.rccl_tests import BenchmarkCall
-from rccltune.model.choice import RuleState
 from rccltune.model.errors import VerificationError
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.confirm import Confirmation, ConfirmationRequest, confirm

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from rccltune.analyse.paired import LogMean, PairedRatios
-from rccltune.model.choice import Rule, RuleState, Verdict
+from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import Setting
+from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.judge import JudgedFile, judge
 from rccltune.verify.pairs import ratios

@@ -8,7 +8,7 @@ import pytest
 import yamls
 
 from rccltune.cli import run
-from rccltune.model.vocabulary import format_size
+from rccltune.model.units import format_size
 from rccltune.rules.rule_file import read_rules
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"

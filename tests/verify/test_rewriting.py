@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.model.choice import Rule, RuleState
 from rccltune.model.estimate import Estimate
+from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.rule_file import read_rules

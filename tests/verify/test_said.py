@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rccltune.cli.verify import text_of
-from rccltune.model.choice import RuleCount, RuleState, SizeVerdict, Verdict
 from rccltune.model.estimate import Estimate
+from rccltune.model.rule import RuleCount, RuleState
 from rccltune.model.settings import Scale, Setting
+from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import VerificationResult
 from rccltune.verify.verdict import RuleVerdict, VerdictFile

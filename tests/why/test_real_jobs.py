@@ -14,7 +14,8 @@ from jobs import ask, at, halves, kinds
 from wording import lacks
 
 from rccltune.cli import run
-from rccltune.model.vocabulary import KIB, Collective
+from rccltune.model.units import KIB
+from rccltune.model.vocabulary import Collective
 from rccltune.why.job_report import AnswerKind, CommunicatorScale
 
 MIB = 1024 * KIB

@@ -15,7 +15,8 @@ import pytest
 from jobs import ask, at, kinds
 from wording import lacks
 
-from rccltune.model.vocabulary import KIB, TUNABLE, Collective
+from rccltune.model.units import KIB
+from rccltune.model.vocabulary import TUNABLE, Collective
 from rccltune.why.job_report import AnswerKind, CommunicatorScale, JobReport, SizeAnswer
 
 MIB = 1024 * KIB
