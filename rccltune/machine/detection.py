@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rccltune.machine import installed_software, nvidia, pci, smi
-from rccltune.machine.kfd import KfdNode, Topology, count_hops, read_links, read_topology
+from rccltune.machine.kfd import KfdNode, count_hops, read_links, read_nodes
 from rccltune.machine.products import dies_of, io_dies_of, product_of
 from rccltune.machine.sysroot import SystemRoot, hexadecimal
 from rccltune.machine.system import Gpu, Oam, Smi, System, XgmiLink
@@ -113,46 +113,43 @@ def changes(before: System, after: System) -> tuple[str, ...]:
     """Changes of the machine between two detections; results of both must not be pooled."""
     olds, news = _state(before), _state(after)
     return tuple(
-        f"{what} was {olds.get(what, 'not there')}, is {news.get(what, 'not there')}"
+        f"{what} was {olds.get(what) or 'unknown'}, is {news.get(what) or 'unknown'}"
         for what in sorted(olds.keys() | news.keys())
         if olds.get(what) != news.get(what)
     )
 
 
-def _state(system: System) -> dict[str, str]:
+def _state(system: System) -> dict[str, str | None]:
     """What must stay as it is, by name."""
-    whole = {
+    return {
         "the start of the machine": system.boot_id,
         "KFD's generation": system.kfd_generation,
         "the driver": system.driver,
         "the mode": system.mode_text,
-    }
-    named = {what: value or "unknown" for what, value in whole.items()}
-    return named | {
-        oam.address: f"{oam.mode_text} with {oam.n_gpus} devices ({oam.identity})"
-        for oam in system.oams
+        **{
+            oam.address: f"{oam.mode_text} with {oam.n_gpus} devices ({oam.identity})"
+            for oam in system.oams
+        },
     }
 
 
 def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
     """Read the system from sysfs, before anybody else is asked."""
-    topology = read_topology(root)
+    nodes, n_hidden = read_nodes(root)
     nodes_of: dict[str, list[KfdNode]] = {}
-    for node in topology.nodes:
+    for node in nodes:
         nodes_of.setdefault(node.oam, []).append(node)
     for address in pci.list_driven_devices(root):
         nodes_of.setdefault(address, [])
-    oams = {address: _oam(root, address, nodes) for address, nodes in nodes_of.items()}
+    oams = {address: _oam(root, address, there) for address, there in nodes_of.items()}
     system = System(
         root=root.path,
         status="unknown",
         vendor="amd" if oams else None,
         oams=tuple(oams.values()),
-        gpus=tuple(
-            _gpu(root, index, node, oams[node.oam]) for index, node in enumerate(topology.nodes)
-        ),
-        links=_links(root, topology) if with_links else (),
-        n_hidden=topology.n_hidden,
+        gpus=tuple(_gpu(root, index, node, oams[node.oam]) for index, node in enumerate(nodes)),
+        links=_links(root, nodes) if with_links else (),
+        n_hidden=n_hidden,
     )
     return _with_common_mode(root, system)
 
@@ -277,6 +274,7 @@ def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
     product = product_of(device_id)
     xcds = dies_of(device_id, node.partition, node.values.get("num_xcc"))
     minor = node.values.get("drm_render_minor") or None
+    sees_dev = minor is not None and root.at("dev").is_dir()
     return Gpu(
         index=index,
         oam=node.oam,
@@ -288,23 +286,17 @@ def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
         iods=io_dies_of(device_id, xcds),
         identity=node.identity,
         render_minor=minor,
-        can_open=_can_open(root, minor),
+        can_open=root.at(f"dev/dri/renderD{minor}").exists() if sees_dev else None,
         mec_firmware=node.values.get("fw_version"),
         source=f"/{node.folder}/properties",
     )
 
 
-def _can_open(root: SystemRoot, minor: int | None) -> bool | None:
-    if minor is None or not root.at("dev").is_dir():
-        return None
-    return root.at(f"dev/dri/renderD{minor}").exists()
-
-
-def _links(root: SystemRoot, topology: Topology) -> tuple[XgmiLink, ...]:
-    index_of = {node.number: index for index, node in enumerate(topology.nodes)}
+def _links(root: SystemRoot, nodes: Sequence[KfdNode]) -> tuple[XgmiLink, ...]:
+    index_of = {node.number: index for index, node in enumerate(nodes)}
     return tuple(
         XgmiLink(origin=index, target=index_of[target], hops=count_hops(weight))
-        for index, node in enumerate(topology.nodes)
+        for index, node in enumerate(nodes)
         for target, weight in read_links(root, node)
         if target in index_of
     )

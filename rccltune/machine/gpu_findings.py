@@ -25,6 +25,7 @@ def gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding,
         *_hidden(system),
         *_partitions(system),
         *_modes(system),
+        *_guests(system),
         *_sources(system),
         *_visible(system, variables),
     )
@@ -177,6 +178,16 @@ def _modes(system: System) -> Iterator[Finding]:
             live[0].sources["memory"],
             remedy="amd-smi static --partition shows it (root); say it with --mode, and "
             "RCCLTUNE_MODE for the plugin.",
+        )
+
+
+def _guests(system: System) -> Iterator[Finding]:
+    if any((oam.product or "").endswith(" VF") for oam in system.live_oams):
+        yield notes(
+            "sriov-guest",
+            "the GPUs are virtual functions: the mode shown here is the guest's, not the host's",
+            _KFD,
+            remedy="tune in this guest, and use no rules of bare metal here.",
         )
 
 

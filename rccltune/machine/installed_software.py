@@ -139,7 +139,7 @@ def _benchmark(path: Path) -> Benchmark:
         name=path.name,
         path=path,
         version=version[1].decode("ascii", "replace") if version else None,
-        sha256=sha256_of(path),
+        sha256=hashlib.sha256(content).hexdigest() if content else None,
         mpi=_family(content),
         simulated=SIMULATED_MARK in content,
     )
@@ -226,11 +226,14 @@ def version_of(library: Path) -> str | None:
 
     Built for every GPU a library has a gigabyte and more: it is searched where it lies.
     """
-    try:
-        with mapped(library) as content:
-            return _version(content)
-    except (OSError, ValueError):
-        return None
+    with suppress(OSError, ValueError), mapped(library) as content:
+        at = content.find(_MARK)
+        while at >= 0:
+            match = VERSION.match(content[max(0, at - 1) : at + _LONGEST])
+            if match is not None:
+                return " ".join(group.decode("ascii", "replace") for group in match.groups())
+            at = content.find(_MARK, at + 1)
+    return None
 
 
 @contextmanager
@@ -266,13 +269,3 @@ def reads_rules(library: Path) -> bool:
         return has_any(library, *_OWN_READER)
     except (OSError, ValueError):
         return False
-
-
-def _version(content: bytes | mmap.mmap) -> str | None:
-    at = content.find(_MARK)
-    while at >= 0:
-        match = VERSION.match(content[max(0, at - 1) : at + _LONGEST])
-        if match is not None:
-            return " ".join(group.decode("ascii", "replace") for group in match.groups())
-        at = content.find(_MARK, at + 1)
-    return None

@@ -58,21 +58,13 @@ class KfdNode:
         return f"{unique:016x}" if unique else None
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """All GPU nodes, in KFD's order, and how many more were denied."""
-
-    nodes: tuple[KfdNode, ...]
-    n_hidden: int
-
-
 def format_address(domain: int, slot: int) -> str:
     """``0000:05:00``."""
     return f"{domain:04x}:{slot >> 8 & 0xFF:02x}:{slot >> 3 & 0x1F:02x}"
 
 
-def read_topology(root: SystemRoot) -> Topology:
-    """Read every node; one that is denied (by a container's device cgroup) counts as hidden."""
+def read_nodes(root: SystemRoot) -> tuple[list[KfdNode], int]:
+    """Read all GPU nodes in KFD's order, and count those that are denied (by a device cgroup)."""
     nodes: list[KfdNode] = []
     n_hidden = 0
     for name in root.entries(NODES) or ():
@@ -88,7 +80,7 @@ def read_topology(root: SystemRoot) -> Topology:
             continue
         else:
             nodes.append(_node(name, folder, parse_properties(data)))
-    return Topology(tuple(nodes), n_hidden)
+    return nodes, n_hidden
 
 
 def list_processes(root: SystemRoot) -> tuple[str, ...]:

@@ -104,14 +104,8 @@ _CODES: Final = {
     "code 55": "this compute mode does not go with the memory mode that is set",
 }
 Modes = Mapping[str, Mode]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChange:
-    """One call: what to set, and the value for each OAM."""
-
-    what: str
-    wanted: tuple[tuple[str, str], ...]
+# One call: ``compute`` or ``memory``, and the value for each OAM.
+ModeCall = tuple[str, Mapping[str, str]]
 
 
 def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
@@ -159,14 +153,13 @@ def reload_driver(system: System) -> None:
         )
 
 
-def mode_changes(now: Modes, wanted: Modes) -> tuple[ModeChange, ...]:
+def plan_calls(now: Modes, wanted: Modes) -> list[ModeCall]:
     """The calls that lead from one set of modes to another, in an order that the driver takes."""
     compute = {a: m.compute for a, m in wanted.items() if m.compute and now[a].compute != m.compute}
     memory = {a: m.memory for a, m in wanted.items() if m.memory and now[a].memory != m.memory}
-    first = [ModeChange(what="compute", wanted=tuple(sorted(compute.items())))] if compute else []
-    second = [ModeChange(what="memory", wanted=tuple(sorted(memory.items())))] if memory else []
     fewer = any(_pieces(wanted[a].memory) < _pieces(now[a].memory) for a in memory)
-    return tuple(second + first if fewer else first + second)
+    calls: list[ModeCall] = [("compute", compute), ("memory", memory)]
+    return [call for call in (reversed(calls) if fewer else calls) if call[1]]
 
 
 def _pieces(memory: str | None) -> int:
@@ -262,12 +255,12 @@ class _Setter:
             lost = wanted.keys() - now.keys()
             if lost:
                 raise MachineError(f"{', '.join(sorted(lost))} went away during the change of mode")
-            for step in mode_changes(now, wanted):
-                values = ", ".join(sorted({value for _, value in step.wanted}))
-                self.reporter.say(f"Setting the {step.what} mode: {values}")
-                _call(step, self.run)
-                if step.what == "memory":
-                    self._reload(step, now)
+            for what, values in plan_calls(now, wanted):
+                words = ", ".join(sorted(set(values.values())))
+                self.reporter.say(f"Setting the {what} mode: {words}")
+                _call(what, values, self.run)
+                if what == "memory":
+                    self._reload(values, now)
             system = self.look()
             if all((oam := system.oam_at(a)) and oam.mode == m for a, m in wanted.items()):
                 return system
@@ -277,32 +270,29 @@ class _Setter:
             + "; dmesg says why it did not hold.",
         )
 
-    def _reload(self, step: ModeChange, before: Modes) -> None:
+    def _reload(self, values: Mapping[str, str], before: Modes) -> None:
         """Reload the driver where it did not do so when the memory mode was set."""
         system = self.look()
         there = {oam.address: oam.mode.memory for oam in system.oams if oam.mode is not None}
-        if all(there.get(address) == value for address, value in step.wanted):
+        if all(there.get(address) == value for address, value in values.items()):
             return
         self.reporter.say("Reloading the driver for the memory mode.")
         try:
             self.reload(system)
         except MachineError:
             # What waits would come with the next reload, whoever asks for that.
-            old = tuple(
-                (address, before[address].memory or value) for address, value in step.wanted
-            )
-            _call(ModeChange(what="memory", wanted=old), self.run)
+            old = {address: before[address].memory or value for address, value in values.items()}
+            _call("memory", old, self.run)
             raise
 
 
-def _call(step: ModeChange, run: Runner) -> None:
-    limit = MEMORY_TIMEOUT_S if step.what == "memory" else COMPUTE_TIMEOUT_S
-    request = {"action": "set", "what": step.what, "wanted": dict(step.wanted)}
-    status, answer = run(request, limit)
+def _call(what: str, values: Mapping[str, str], run: Runner) -> None:
+    limit = MEMORY_TIMEOUT_S if what == "memory" else COMPUTE_TIMEOUT_S
+    status, answer = run({"action": "set", "what": what, "wanted": dict(values)}, limit)
     done = answer.get("done")
     if status != "answered" or not isinstance(done, dict):
         raise MachineError(f"amdsmi {status} while setting a mode: {answer.get('failed')}")
     bad = {str(a): str(said) for a, said in done.items() if said != "ok"}
     if bad:
         named = "; ".join(f"{a}: {_CODES.get(said, said)}" for a, said in sorted(bad.items()))
-        raise MachineError(f"amdsmi did not set the {step.what} mode: {named}")
+        raise MachineError(f"amdsmi did not set the {what} mode: {named}")

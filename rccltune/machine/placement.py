@@ -29,8 +29,6 @@ _MASK: Final = "NCCL_TESTS_SPLIT_MASK"
 _SPLIT: Final = "NCCL_TESTS_SPLIT"
 # What of a site would part the ranks of a benchmark, or move them to other devices.
 SPLITTING: Final = (_MASK, _SPLIT, "NCCL_TESTS_DEVICE")
-_BESIDE: Final = (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS)
-_FEWEST: Final = 2
 _WHERE: Final = "rccltune detect -v shows which devices lie where."
 
 
@@ -81,7 +79,7 @@ def devices_of_ranks(
             hint="rccltune doctor says what hides the GPUs; or leave out --rank-placement.",
         )
     if not asks and (not system.gpus or (n_ranks or 0) > len(system.gpus)):
-        return _unchosen(n_ranks, system)
+        return _leave_to_site(n_ranks, n_devices_on_node(system))
     try:
         _check_numbers(system, variables)
         gpus = visible_devices(system.gpus, system.vendor, variables)
@@ -89,8 +87,8 @@ def devices_of_ranks(
         if asks:
             raise
         # Nobody asked for devices: the site's own choice passes on.
-        return _unchosen(n_ranks or _n_visible(system, variables), system)
-    if not asks and n_ranks is None and len(gpus) < _FEWEST:
+        return _leave_to_site(n_ranks or _n_visible(system, variables), n_devices_on_node(system))
+    if not asks and n_ranks is None and len(gpus) < 2:
         # A rank by itself has nobody to communicate with.
         raise MachineError(
             f"{len(gpus)} of {n_devices_on_node(system)} GPUs can be used here, and a collective "
@@ -98,7 +96,7 @@ def devices_of_ranks(
             where=", ".join(in_force(system.vendor, variables)) or None,
             hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
         )
-    if wanted in _BESIDE:
+    if wanted in (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS):
         return _side_by_side(wanted, gpus, system, n_ranks)
     chosen = _devices(wanted, gpus, system, n_ranks)
     if n_ranks not in (None, len(chosen)):
@@ -107,12 +105,8 @@ def devices_of_ranks(
             f"asks for {n_ranks} ranks",
             hint="leave out --np, or say --rank-placement first.",
         )
-    if len(chosen) < _FEWEST and wanted is not None:
-        raise MachineError(
-            f"a placement of {len(chosen)} device{'' if len(chosen) == 1 else 's'} has nothing to "
-            "communicate",
-            hint=_WHERE,
-        )
+    if len(chosen) < 2 and wanted is not None:
+        raise MachineError("a placement of one device has nothing to communicate", hint=_WHERE)
     return _seated(_name_of(chosen, gpus, system), chosen, len(chosen), system)
 
 
@@ -174,17 +168,17 @@ def _n_visible(system: System, variables: Mapping[str, str]) -> int | None:
         return None
 
 
-def _unchosen(n_ranks: int | None, system: System) -> RankDevices:
+def _leave_to_site(n_ranks: int | None, n_devices: int, n_hosts: int = 1) -> RankDevices:
     """Ranks wherever the launcher and the site put them."""
     if n_ranks is None:
         raise CommandLineError(
             "how many ranks to start is not known",
             hint="say it with --np: one rank for each GPU or partition.",
         )
-    is_node = n_ranks >= n_devices_on_node(system)
+    is_node = n_ranks >= n_hosts * n_devices
     name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
-    alike = (name,) if is_node else ()
-    place = RankLocation(name=name, scale=Scale(n_nodes=1, n_ranks=n_ranks), equivalent=alike)
+    scale = Scale(n_nodes=n_hosts, n_ranks=n_ranks)
+    place = RankLocation(name=name, scale=scale, equivalent=(name,) if is_node else ())
     return RankDevices(place=place, n_started=n_ranks)
 
 
@@ -364,12 +358,7 @@ def over_hosts(
             "hosts cannot be seen from here",
             hint="sweep the placement on one host, or leave out --rank-placement.",
         )
-    n_started = seating.n_started
-    is_node = n_started >= n_hosts * n_devices
-    name = (RankPlacement.NODE if is_node else RankPlacement.FIRST).value
-    scale = Scale(n_nodes=n_hosts, n_ranks=n_started)
-    place = RankLocation(name=name, scale=scale, equivalent=(name,) if is_node else ())
-    return RankDevices(place=place, n_started=n_started)
+    return _leave_to_site(seating.n_started, n_devices, n_hosts)
 
 
 def simulated_system(node: SimulatedNode) -> System:

@@ -339,6 +339,7 @@ def test_each_finding_fires(
         ("container-no-gpu", "hidden-gpus", S),
         ("no-amd-gpu", "no-gpu", S),
         ("mi300x-cpx-63-of-64", "missing-partitions", W),
+        ("sriov-guest", "sriov-guest", N),
     ],
 )
 def test_situations_are_findings(

@@ -19,8 +19,8 @@ from rccltune.machine.gpu_findings import gpu_findings
 from rccltune.machine.mode_change import (
     apply_mode,
     check_mode,
-    mode_changes,
     obstacles,
+    plan_calls,
 )
 from rccltune.machine.smi import query, runner
 from rccltune.machine.system import Smi, System
@@ -127,11 +127,11 @@ def test_the_remedy_for_mixed_modes_knows_the_product(
 
 def test_more_memory_parts_come_last_and_fewer_first() -> None:
     """SPX under NPS4 is refused by the library with code 55."""
-    there = mode_changes({"a": SPX1}, {"a": CPX4})
-    back = mode_changes({"a": CPX4}, {"a": SPX1})
-    assert [step.what for step in there] == ["compute", "memory"]
-    assert [step.what for step in back] == ["memory", "compute"]
-    assert mode_changes({"a": CPX4}, {"a": CPX4}) == ()
+    there = plan_calls({"a": SPX1}, {"a": CPX4})
+    back = plan_calls({"a": CPX4}, {"a": SPX1})
+    assert there == [("compute", {"a": "CPX"}), ("memory", {"a": "NPS4"})]
+    assert back == [("memory", {"a": "NPS1"}), ("compute", {"a": "SPX"})]
+    assert plan_calls({"a": CPX4}, {"a": CPX4}) == []
 
 
 class Node(Reporter):
