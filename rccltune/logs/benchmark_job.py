@@ -58,7 +58,7 @@ class BenchmarkJob:
     n_ranks: int | None = None
     is_alone: bool = False
     variables: dict[str, str] = field(default_factory=dict)
-    executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
+    executed_settings: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
     communicators: dict[str, dict[int, bytes]] = field(default_factory=dict)
     sizes: set[int] = field(default_factory=set)
     scales: set[tuple[int, int]] = field(default_factory=set)

@@ -35,7 +35,7 @@ class RunEvidence:
         high: largest.
         ratio: as printed; None where there are no bandwidths.
         redops: operations that its rows name.
-        rooted: whether its rows name a root; None where the table has no column for it.
+        names_root: whether its rows name a root; None where the table has no column for it.
         line: of the row with the largest bandwidth.
     """
 
@@ -43,7 +43,7 @@ class RunEvidence:
     high: float = inf
     ratio: float | None = None
     redops: frozenset[str] = frozenset()
-    rooted: bool | None = None
+    names_root: bool | None = None
     line: int = 0
 
     def allows(self, collective: Collective) -> bool:
@@ -51,11 +51,11 @@ class RunEvidence:
 
         Benchmarks of what computes nothing print ``none``; sendrecv prints an operation.
         """
-        if self.rooted is not None and self.rooted != (collective in _ROOTED):
+        if self.names_root is not None and self.names_root != (collective in _ROOTED):
             return False
         if not self.redops or collective.has_own_algbw:
             # Benchmarks leave the operation's column out only where there is none.
-            return self.rooted is None or bool(self.redops) or not collective.reduces
+            return self.names_root is None or bool(self.redops) or not collective.reduces
         if self.redops == {_NONE}:
             return not collective.reduces
         return collective.reduces or collective is Collective.SENDRECV
@@ -92,12 +92,12 @@ def _gather_evidence(run: LogRun) -> RunEvidence:
     names = {run.row_facts[at].redop for at in timings["mix"].unique()}
     redops = frozenset(each.lower() for each in names if each)
     if run.unit is None or not {"algbw", "busbw"} <= set(timings):
-        return RunEvidence(redops=redops, rooted=run.rooted)
+        return RunEvidence(redops=redops, names_root=run.names_root)
     is_finite = (timings["algbw"] > 0) & (timings["algbw"] < inf) & (timings["busbw"].abs() < inf)
     # One whole unit, since some tools truncate; below two units nothing is told.
     known = timings[is_finite & (timings["algbw"] > 2 * run.unit)]
     if not len(known):
-        return RunEvidence(redops=redops, rooted=run.rooted)
+        return RunEvidence(redops=redops, names_root=run.names_root)
     peak = known.iloc[int(known["algbw"].argmax())]
     algbw, busbw, unit = float(peak["algbw"]), float(peak["busbw"]), run.unit
     return RunEvidence(
@@ -105,7 +105,7 @@ def _gather_evidence(run: LogRun) -> RunEvidence:
         high=(busbw + unit) / (algbw - unit),
         ratio=busbw / algbw,
         redops=redops,
-        rooted=run.rooted,
+        names_root=run.names_root,
         line=int(peak["line"]),
     )
 
@@ -124,8 +124,8 @@ def check_ratios(runs: Sequence[LogRun], resolver: Resolver) -> None:
     evidence = [_gather_evidence(run) for run in runs]
     kinds = [(run.facts.collective, run.facts.n_ranks, run.facts.hosts) for run in runs]
     for run, mine, kind in zip(runs, evidence, kinds, strict=True):
-        alike = [one for one, other in zip(evidence, kinds, strict=True) if other == kind]
-        hint = _infer_facts(run, resolver, alike)
+        same_kind = [one for one, other in zip(evidence, kinds, strict=True) if other == kind]
+        hint = _infer_facts(run, resolver, same_kind)
         resolver.require(run.first_facts, hint)
         _check_ratio(run, resolver, mine)
 

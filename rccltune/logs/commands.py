@@ -64,15 +64,15 @@ class Commands:
         self.is_alone = False
         self.mention: tuple[int, str] | None = None
         self.names_environment = False
-        self._exported: dict[str, str] = {}
-        self._bare: dict[str, str] = {}
+        self._exports: dict[str, str] = {}
+        self._lines: dict[str, str] = {}
         self._on_command: dict[str, str] = {}
         self._has_table = False
 
     @property
     def variables(self) -> dict[str, str]:
         """Variables of a table that begins now."""
-        return {**self._exported, **self._bare, **self._on_command}
+        return {**self._exports, **self._lines, **self._on_command}
 
     def begin_table(self) -> None:
         """A table began under these variables."""
@@ -81,7 +81,7 @@ class Commands:
     def begin_section(self) -> None:
         """A heading: what a bare line above a table assigned is not said of the next one."""
         if self._has_table:
-            self._bare, self._has_table = {}, False
+            self._lines, self._has_table = {}, False
 
     def read_line(self, number: int, text: str) -> None:
         """Take a line that is neither a row nor one of the benchmark's own.
@@ -97,7 +97,7 @@ class Commands:
         assigned = _find_assignments(text)
         unset = [name for match in _UNSET.finditer(text) for name in match[1].split()]
         for name in unset:
-            for held in (self._exported, self._bare, self._on_command):
+            for held in (self._exports, self._lines, self._on_command):
                 held.pop(name, None)
         assigned = {name: value for name, value in assigned.items() if name not in unset}
         sets_variables = is_command or _sets_variables(text)
@@ -112,12 +112,12 @@ class Commands:
         self.names_environment = True
         exports = _EXPORT.search(text) is not None
         if self._has_table and not exports:
-            self._bare, self._has_table = {}, False
+            self._lines, self._has_table = {}, False
         if is_command:
             self._on_command = {}
-        into = self._on_command if is_command else self._exported if exports else self._bare
+        into = self._on_command if is_command else self._exports if exports else self._lines
         for name, value in assigned.items():
-            for held in (self._bare, self._on_command):
+            for held in (self._lines, self._on_command):
                 held.pop(name, None)
             into[name] = value
             if not value:

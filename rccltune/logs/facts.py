@@ -87,11 +87,11 @@ class LogRun:
         settings: what ran, by the number in its column ``ran``.
         average: bus bandwidth as the benchmark summed it up.
         out_of_bounds: timings that the benchmark's own summary calls wrong.
-        executed: what the library's log says it ran, by collective and size.
+        executed_settings: what the library's log says it ran, by collective and size.
         unit: weight of the last printed digit of its bandwidths; None where they do not tell what
             ran, being of several collectives or scales.
-        rooted: whether rows name a root; None where the table has no column for it.
-        cputime: the benchmark printed the CPU's time, so times come from algbw.
+        names_root: whether rows name a root; None where the table has no column for it.
+        has_cpu_time: the benchmark printed the CPU's time, so times come from algbw.
     """
 
     facts: LogFacts
@@ -101,10 +101,10 @@ class LogRun:
     average: float | None = None
     average_line: int = 0
     out_of_bounds: int = 0
-    executed: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
+    executed_settings: dict[tuple[Collective, int], set[Setting]] = field(default_factory=dict)
     unit: float | None = 0.01
-    rooted: bool | None = None
-    cputime: bool = False
+    names_root: bool | None = None
+    has_cpu_time: bool = False
 
     @property
     def first_facts(self) -> LogFacts:

@@ -85,7 +85,7 @@ def make_fingerprint(runs: Iterable[LogRun], resolver: Resolver) -> Fingerprint:
         devices = (*whole.devices, *(new if whole.devices else facts.devices))
         whole = replace(whole.or_else(facts), hosts=hosts, devices=devices)
         whole = whole if whole.line else replace(whole, line=facts.line)
-    assumed = resolver.assumed
+    assumed = resolver.assumptions
     host = assumed.get("host")
     _check_vendor(whole, resolver)
     return Fingerprint(
@@ -107,7 +107,7 @@ def _check_vendor(whole: LogFacts, resolver: Resolver) -> None:
     """Refuse an architecture or product of another vendor's than the file names."""
     vendor = vendor_of(whole.arch, whole.product)
     for key in ("arch", "product"):
-        assumed = resolver.assumed.get(key)
+        assumed = resolver.assumptions.get(key)
         if vendor is not None and vendor_of(assumed) not in (None, vendor):
             raise CommandLineError(
                 f"--assume {key}={assumed} contradicts the file, which says "
@@ -159,7 +159,7 @@ def _find_ran(
     """
     settings = [*run.settings]
     by_call = {}
-    for call, executed in run.executed.items():
+    for call, executed in run.executed_settings.items():
         if len(executed) == 1:
             by_call[call] = len(settings)
             settings.extend(executed)

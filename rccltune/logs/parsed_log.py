@@ -226,7 +226,7 @@ def _make_log(
     benchmark: str | None = None,
     library: str | None = None,
 ) -> ParsedLog:
-    if any(run.cputime for run in runs):
+    if any(run.has_cpu_time for run in runs):
         resolver.notice(
             Caution.DERIVED_TIME,
             "the benchmark printed the CPU's time (-C 1), which is not the collective's: left out",

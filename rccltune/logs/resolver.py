@@ -58,8 +58,8 @@ class Resolver:
         self.name = name
         self.stated = stated
         self.notices: list[Notice] = []
-        self.assumed = dict(stated.assume)
-        for key in self.assumed:
+        self.assumptions = dict(stated.assume)
+        for key in self.assumptions:
             if key not in _ASSUMABLE and not key.isupper():
                 raise CommandLineError(
                     f"--assume {key}=… is not known",
@@ -141,10 +141,10 @@ class Resolver:
             placement=self._placement_of(facts),
             scale=self._scale(facts),
             dtype=self.agree("--dtype", self._dtype, facts.dtype, line)
-            or self.assumed.get("dtype"),
-            redop=facts.redop or self.assumed.get("redop"),
+            or self.assumptions.get("dtype"),
+            redop=facts.redop or self.assumptions.get("redop"),
             graph=self._graph if facts.graph is None else facts.graph,
-            rank_placement=facts.rank_placement or self.assumed.get("rank_placement"),
+            rank_placement=facts.rank_placement or self.assumptions.get("rank_placement"),
         )
 
     def _placement_of(self, facts: LogFacts) -> Placement:
@@ -194,7 +194,7 @@ class Resolver:
 
     # --- what chose -------------------------------------------------------------------------------
 
-    def _forced(self, facts: LogFacts) -> ForcedParts:
+    def _find_forced(self, facts: LogFacts) -> ForcedParts:
         release = release_of(facts.library)
         # RCCL to 2.28.3 applies a name before a colon to another collective.
         is_rccl = facts.vendor == Vendor.AMD.value
@@ -202,13 +202,15 @@ class Resolver:
         collective = facts.collective or self.stated.collective
         return forced_parts(facts.variables, collective, by_name=by_name)
 
-    def _chooser(self, facts: LogFacts) -> str:
+    def _name_chooser(self, facts: LogFacts) -> str:
         """Variables and tuner that chose beside the library, in words; empty where nothing did."""
-        return ", ".join(filter(None, (name_tuner(facts.variables), *self._forced(facts).forcing)))
+        return ", ".join(
+            filter(None, (name_tuner(facts.variables), *self._find_forced(facts).forcing))
+        )
 
     def is_chosen(self, facts: LogFacts) -> bool:
         """Whether something else than the site as it is chose what ran."""
-        return facts.setting is not None or bool(self._chooser(facts))
+        return facts.setting is not None or bool(self._name_chooser(facts))
 
     def keep_one_environment(self, runs: Sequence[LogRun]) -> list[LogRun]:
         """Runs under one environment beside their settings; those that the user chose of several.
@@ -217,7 +219,7 @@ class Resolver:
             OutputError: they ran under several, and nothing chooses.
             CommandLineError: none ran under the one that was chosen.
         """
-        wanted = {key: value for key, value in self.assumed.items() if key.isupper()}
+        wanted = {key: value for key, value in self.assumptions.items() if key.isupper()}
         kept, environments = [], []
         for run in runs:
             variables = find_other_variables(
@@ -259,13 +261,13 @@ class Resolver:
 
     def _takes_channels(self, facts: LogFacts) -> bool:
         """Whether variables of channels are a part of the setting that was forced."""
-        forced, stated = self._forced(facts), self.stated.setting or UNSTATED
+        forced, stated = self._find_forced(facts), self.stated.setting or UNSTATED
         algorithm = forced.algorithm or stated.algorithm
         return bool(forced.channels and algorithm and (forced.protocol or stated.protocol))
 
     def _setting(self, facts: LogFacts) -> Setting:
         """The setting of rows: by the table's own columns, by variables, or by the options."""
-        stated, chooser = self.stated.setting, self._chooser(facts)
+        stated, chooser = self.stated.setting, self._name_chooser(facts)
         is_baseline = stated is not None and stated.role is Role.BASELINE
         if facts.setting is not None:
             if stated is None or (self.is_mixed and is_baseline):
@@ -273,7 +275,7 @@ class Resolver:
             return self._merge(stated, facts.setting, facts.line)
         if self.is_trusted and stated is not None:
             # Whoever started it knows what was asked for; its log must not say another thing.
-            forced = self._forced(facts).setting
+            forced = self._find_forced(facts).setting
             is_forced = stated.role is Role.FORCED
             return self._merge(stated, forced, facts.line) if forced and is_forced else stated
         if not chooser:
@@ -312,7 +314,7 @@ class Resolver:
 
     def _with_variables(self, facts: LogFacts, stated: Setting | None) -> Setting | None:
         """The option's setting with what variables force; None where neither names a part."""
-        forced = self._forced(facts)
+        forced = self._find_forced(facts)
         for option, word in () if stated is None else (
             ("--algorithm", stated.algorithm), ("--protocol", stated.protocol),
         ):  # fmt: skip
@@ -359,7 +361,7 @@ class Resolver:
         return BASELINE
 
     def _parse_assumption(self, key: str, read: Callable[[str], T]) -> T | None:
-        text = self.assumed.get(key)
+        text = self.assumptions.get(key)
         try:
             return None if text is None else read(text)
         except ValueError as error:

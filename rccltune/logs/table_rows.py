@@ -166,7 +166,7 @@ def _columns(names: Sequence[str]) -> list[tuple[int, str]]:
         if name in _LEAD or name in _TAIL or (block < 0 and name not in _BLOCK):
             columns.append((-1, _LEAD.get(name) or _TAIL.get(name) or name))
             # A timestamp is a date and a time of day.
-            columns += [(-1, "clock")] if name == "timestamp" else []
+            columns += [(-1, "time_of_day")] if name == "timestamp" else []
             continue
         if block < 0 or name in seen:
             seen.clear()
@@ -184,7 +184,7 @@ def _shape(columns: Sequence[tuple[int, str]], placements: tuple[Placement, ...]
 
 def _line(names: Sequence[str], cells: dict[str, str]) -> re.Pattern[bytes]:
     """A whole line; the columns that say what ran may be blank."""
-    tail = {*_TAIL.values(), "clock"}
+    tail = {*_TAIL.values(), "time_of_day"}
     first_of_tail = next((at for at, name in enumerate(names) if name in tail), len(names))
     parts = [f"(?:{cells.get(name, r'[^ ]+')})" for name in names]
     blank = "[ \\t]+"

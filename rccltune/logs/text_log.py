@@ -150,7 +150,7 @@ class TextReader:
             vendor=self.vendor.value if self.vendor else None,
         )
         run.facts = job.facts().or_else(late)
-        run.executed = job.executed
+        run.executed_settings = job.executed_settings
         for line, text in table.rows.find_misfits():
             self._note_bad_row(line, text)
         cells = table.rows.table()
@@ -393,7 +393,7 @@ class TextReader:
 
     def _note_choice(self, raw: bytes) -> None:
         match = _CHOICE.search(raw)
-        executed = self._job.executed
+        executed = self._job.executed_settings
         if match is None or len(executed) >= _MAX_CHOICES:
             return
         words = [each.decode("ascii", "replace") for each in match.groups(b"")]

@@ -56,10 +56,10 @@ def fill_run(run: LogRun, cells: pd.DataFrame, name: str) -> None:
         _facts_of_row(run.facts, row) for row in first[["line", *kind]].itertuples(index=False)
     ]
     if "root" in rows:
-        run.rooted = str(rows["root"].iloc[0]) != "-1"
+        run.names_root = str(rows["root"].iloc[0]) != "-1"
     # With -C 1 benchmarks print the CPU's time, which is not the collective's.
-    run.cputime = "time" not in rows
-    rows["time_us"] = float("nan") if run.cputime else keep_usable_times(rows["time"])
+    run.has_cpu_time = "time" not in rows
+    rows["time_us"] = float("nan") if run.has_cpu_time else keep_usable_times(rows["time"])
     rows["pass"] = count_passes(rows, name)
     rows["ran"], run.settings, rows["bypassed"] = _ran(rows)
     run.timings = rows

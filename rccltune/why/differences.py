@@ -31,7 +31,9 @@ def find_hanging_calls(job: JobLogs) -> list[tuple[SharedCall, Reason, tuple[str
                 f"{format_size(nbytes)} {collective.value} of communicator {call.comm}: that hangs"
             )
             shown = (next(iter(mine.values())), next(iter(its.values())))
-            hanging.append((call, Reason(AnswerKind.RANKS_DIFFER, text, remedies.ALIKE), shown))
+            hanging.append(
+                (call, Reason(AnswerKind.RANKS_DIFFER, text, remedies.SAME_ON_RANKS), shown)
+            )
     return hanging
 
 

@@ -100,7 +100,7 @@ def _parse_stated(path: Path, stated: StatedFacts) -> ParsedLog:
 def _read_table(
     path: Path, paths_by_size: dict[int, str], job: JobLogs, collective: Collective | None
 ) -> None:
-    """Put down the calls of a benchmark's table, and what its own columns say of what ran."""
+    """Record the calls of a benchmark's table, and what its own columns say of what ran."""
     try:
         table = _parse_table(path, collective)
     except RccltuneError as error:

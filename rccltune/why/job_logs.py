@@ -148,7 +148,7 @@ class NoSettingLeft(NamedTuple):
 
 
 class JobLogs:
-    """All facts of all files. Readers put them down; :meth:`sort_calls` then sorts calls by size.
+    """All facts of all files. Readers record them; :meth:`sort_calls` then sorts calls by size.
 
     Attributes:
         summaries: by scale, sums of the plugin's: calls, hits, misses, not_selectable.
@@ -187,7 +187,7 @@ class JobLogs:
         self.recorded_scales: set[CommunicatorScale] = set()
         self.scales_with_choices: set[CommunicatorScale] = set()
 
-    # --- putting down -----------------------------------------------------------------------------
+    # --- recording --------------------------------------------------------------------------------
 
     def add_fact(self, kind: str, words: Mapping[str, str], line: str) -> None:
         """A line says something."""
@@ -221,7 +221,7 @@ class JobLogs:
         if where in self.summaries or len(self.summaries) < MAX_FACTS:
             self.summaries.setdefault(where, Counter()).update(numbers)
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def facts(self, kind: str) -> list[Fact]:
         """Facts of one kind, in the order of their lines."""

@@ -71,13 +71,13 @@ Words = Mapping[str, str]
 
 
 class LineReader:
-    """Takes lines of any number of processes, and puts down what they say."""
+    """Takes lines of any number of processes, and records what they say."""
 
     def __init__(self, job: JobLogs) -> None:
         """Begin with nothing read.
 
         Args:
-            job: where facts are put down.
+            job: where facts are recorded.
         """
         self._job = job
         self._members = Members()
@@ -89,8 +89,8 @@ class LineReader:
         self._sends: dict[tuple[LogProcess, str, int, TypeAndOperation], _Sends] = {}
         self._process: LogProcess | None = None
         self._source = self._rank = self._line = ""
-        # What needs more than to be put down.
-        self._take: dict[str, Callable[[Words, str], None]] = {
+        # Kinds of lines that need more than to be recorded.
+        self._handlers: dict[str, Callable[[Words, str], None]] = {
             "choice": self._read_choice,
             "symmetric": self._read_symmetric,
             "call": self._read_call,
@@ -136,9 +136,9 @@ class LineReader:
                 return
 
     def _add_fact(self, known: KnownLine, words: dict[str, str], text: str) -> None:
-        take = self._take.get(known.tells)
-        if take is not None:
-            take(words, text)
+        handler = self._handlers.get(known.tells)
+        if handler is not None:
+            handler(words, text)
             return
         if known.tells == "remark":
             remedy = (known.remedy or "").format(**words)
@@ -288,7 +288,7 @@ class LineReader:
     # --- end --------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Put down what only the whole tells.
+        """Record what only the whole tells.
 
         RCCL makes small all_gathers of sends and receives and, on that path, has no line for the
         call itself: rank by rank it sends one buffer to every rank, itself among them (2.27.7,
@@ -319,7 +319,7 @@ class LineReader:
 
 
 def read_job_file(path: Path, reader: LineReader) -> dict[int, str] | None:
-    """Put down what the lines of one file say.
+    """Record what the lines of one file say.
 
     Returns:
         what a benchmark's table in it names as a path, by size; None without a table.

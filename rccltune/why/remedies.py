@@ -30,7 +30,7 @@ KEEP_SIMPLE: Final = (
     "leave NCCL_PROTO as the network plugin set it, since LL and LL128 are not safe there, and use "
     "rules for simple alone"
 )
-ALIKE: Final = (
+SAME_ON_RANKS: Final = (
     "give every rank the same rule file, variables and library: source the same env.sh in the "
     "job's script"
 )

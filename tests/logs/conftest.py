@@ -1,4 +1,4 @@
-"""Helpers of the parse room's tests: hand-made benchmark output, and the shared real files.
+"""Helpers of the tests of logs: hand-made benchmark output, and the shared real files.
 
 What ``Bench`` prints follows the printf formats of nccl-tests ``src/util.cu`` (2.19.6) and
 rccl-tests ``src/common.cu`` (2024-09); it is hand-made, not measured.
