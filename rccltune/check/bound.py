@@ -8,13 +8,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from rccltune.compare.sides import Side
 from rccltune.deploy.folder import README
 from rccltune.measure.request import Request
 from rccltune.model.errors import CommandLineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.rule import Rule
-from rccltune.model.settings import Scale
+from rccltune.model.settings import RULES, Scale
 from rccltune.releases import exact_release
 from rccltune.rules.placement_files import file_name
 from rccltune.rules.refusals import content_of, read_accepted
@@ -141,9 +142,9 @@ class RulesToCheck:
     unknown: tuple[str, ...] = ()
 
     @property
-    def folder(self) -> Path:
-        """Folder of the file, which keeps what is there of a session."""
-        return self.path.parent
+    def side(self) -> Side:
+        """The rules as a side of a comparison."""
+        return Side(name=self.path.name, answer=RULES, rules=self.content.decode("utf-8"))
 
 
 def rules_of_session(session: Path, request: Request) -> RulesToCheck:

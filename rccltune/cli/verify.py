@@ -160,7 +160,7 @@ def verify(
         raise VerificationError(
             f"{_out_of(len(done.losers), done)} not stand; the file was left as it is",
             where=str(chosen),
-            hint="leave out --keep-losers to have them narrowed or dropped.",
+            hint="leave out --keep-losers to have them trimmed or dropped.",
         )
 
 

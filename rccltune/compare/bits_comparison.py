@@ -25,8 +25,11 @@ from typing import Any, Final
 from rccltune.bits import probes
 from rccltune.compare.comparison import PreparedComparison, hosts_of, opened
 from rccltune.compare.results import CSV_FILE
+from rccltune.compare.sides import Side
 from rccltune.compare.turns import MeasuredSide
 from rccltune.measure import rank_program
+from rccltune.measure.hosts import HostComparison
+from rccltune.measure.instrument import Instrument
 from rccltune.measure.perf_sweep import probed_of_simulated
 from rccltune.model.errors import CommandLineError, LaunchError
 from rccltune.model.reporter import Reporter
@@ -112,12 +115,13 @@ def compare_bits(prepared: PreparedComparison, reporter: Reporter) -> BitsCompar
             hint="compare all_reduce or reduce_scatter, --op sum, float or bfloat16.",
         )
     prepared = replace(prepared, question={**prepared.question, "bits": True})
+    hosts = hosts_of(prepared, reporter)
     with opened(prepared, reporter):
-        found = [
-            _probed(prepared, one, steps, reporter)
+        a, b = (
+            probe_side(one.side, one.instrument, prepared.asked.folder, steps, hosts)
             for one, steps in zip(prepared.sides, steps_of, strict=True)
-        ]
-        made = tuple(_rows(found[0], found[1]))
+        )
+        made = tuple(_rows(a, b))
         files.write_atomically(prepared.asked.folder / CSV_FILE, _csv(made))
     return BitsComparison(
         folder=prepared.asked.folder,
@@ -150,33 +154,38 @@ def _steps(prepared: PreparedComparison, one: MeasuredSide) -> Iterator[Step]:
                 yield Step(plan.ORDER, one.setting, call, LOOP)
 
 
-def _probed(
-    prepared: PreparedComparison, one: MeasuredSide, steps: Sequence[Step], reporter: Reporter
+def probe_side(
+    side: Side, instrument: Instrument, folder: Path, steps: Sequence[Step], hosts: HostComparison
 ) -> runs.Run:
-    """One start of a side, with its probes.
+    """Probe a side in one start of all ranks.
+
+    Args:
+        side: which.
+        instrument: the rank program on its library and variables.
+        folder: for the run.
+        steps: its probes.
+        hosts: that ranks run on.
 
     Raises:
-        LaunchError: it fails.
+        LaunchError: the ranks fail.
     """
-    folder = prepared.asked.folder.resolve()
-    label = Label(plan.ORDERS, 0, one.side.digest)
     with rank_program.waiting_ranks(
-        one.instrument.ground,
-        folder,
+        instrument.ground,
+        folder.resolve(),
         site=dict(os.environ),
-        with_plugin=one.side.has_plugin,
+        with_plugin=side.has_plugin,
         largest=max(step.call.nbytes for step in steps),
-        heard=hosts_of(prepared, reporter).hear,
+        heard=hosts.hear,
     ) as ranks:
-        if one.side.rules:
-            ranks.answer_by(one.side.rules)
-        ranks.make({label: steps})
+        if side.rules:
+            ranks.answer_by(side.rules)
+        ranks.make({Label(plan.ORDERS, 0, side.digest): steps})
         made = ranks.end()
     if made.ended is not None and made.ended.failure is not None:
         raise LaunchError(
-            f"{one.side.name} {made.ended.failure.words}: {made.ended.words}",
+            f"{side.name} {made.ended.failure.words}: {made.ended.words}",
             where=str(made.folder / runs.LOG_FILE),
-            hint="leave out the sizes that it fails with (--max-bytes).",
+            hint="rccltune doctor looks for usual causes.",
         )
     return made
 

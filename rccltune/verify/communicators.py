@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,10 +20,12 @@ from rccltune.measure.passes import SweepScope
 from rccltune.measure.perf_sweep import call_words
 from rccltune.measure.site import Site
 from rccltune.model import defaults
+from rccltune.model.errors import VerificationError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rule import Rule
 from rccltune.model.settings import IDLE, RULES
+from rccltune.model.units import format_span
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs
 from rccltune.ranks.exclusion import wrong_rows
@@ -33,10 +35,9 @@ from rccltune.session import files, store
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
-from rccltune.verify.executed import executed_by
+from rccltune.verify.executed import Executed, executed_by
 from rccltune.verify.pairs import VerificationCalls
-from rccltune.verify.rewriting import of_scale
-from rccltune.verify.rule_sides import CallResult, bare, digest_of, wrong_by_itself
+from rccltune.verify.rewriting import digest_of, of_scale, strip_comments
 from rccltune.verify.site_and_idle import SiteAndIdle
 from rccltune.verify.verdict import IdleEffect
 
@@ -49,6 +50,30 @@ _DEAR_S: Final = 1.0
 _QUIET: Final = 0.003
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What came of calling both sides.
+
+    Attributes:
+        pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
+        checked: sizes whose results were compared, with the rules.
+        wrong: those of them that were wrong.
+        failed: why nothing is known of a collective's rules, where they hung or crashed.
+        n_replicates, n_processes: in which both were called.
+        seconds: that it took in all.
+        executed: what ran where rules answered, by collective and size, where a log says.
+    """
+
+    pairs: pd.DataFrame
+    checked: Mapping[Collective, frozenset[int]]
+    wrong: Mapping[Collective, frozenset[int]]
+    failed: Mapping[Collective, str]
+    n_replicates: int
+    n_processes: int
+    seconds: float
+    executed: Executed = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CommunicatorPairs:
     """Calls the library and the rules in turns, whatever measured the session.
@@ -57,8 +82,8 @@ class CommunicatorPairs:
         session: the folder.
         needs: of the rules, beyond what the sweep had; both sides get them.
         waiting: the sweep, whose ranks wait.
-        asked: in how many communicators; None for the usual number.
-        dtype_asked: None for the sweep's.
+        n_communicators: None for the usual number.
+        requested_dtype: None for the sweep's.
         timing: ``auto``, ``graph`` or ``loop``.
     """
 
@@ -68,13 +93,13 @@ class CommunicatorPairs:
     needs: tuple[tuple[str, str], ...]
     reporter: Reporter
     waiting: OngoingSweep | None = None
-    asked: int | None = None
-    dtype_asked: str | None = None
+    n_communicators: int | None = None
+    requested_dtype: str | None = None
     timing: str = defaults.TIMING
 
     @property
     def site(self) -> Site:
-        """Where."""
+        """Site that both sides run on."""
         return self.instrument.site
 
     @cached_property
@@ -87,7 +112,7 @@ class CommunicatorPairs:
         if self.waiting is not None and not self.needs:
             return self.waiting
         ground = self.instrument.ground
-        made = OngoingSweep(
+        measuring = OngoingSweep(
             ground=replace(ground, added=(*ground.added, *self.needs)),
             wanted=SweepScope(sizes={}, placements=(), dtype="", op=""),
             session=self.session,
@@ -95,9 +120,10 @@ class CommunicatorPairs:
             site=dict(os.environ),
             force=self.waiting is not None and self.waiting.force,
         )
-        made.read()
-        made.largest = max((one for sizes in self.swept.values() for one in sizes), default=1)
-        return made
+        measuring.read()
+        sizes = (nbytes for swept in self.swept.values() for nbytes in swept)
+        measuring.largest = max(sizes, default=1)
+        return measuring
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -123,15 +149,15 @@ class CommunicatorPairs:
             timed = load_frame(store.open_session(self.session), self.reporter)
         by_name = timed.groupby("collective", observed=True, sort=False)["nbytes"].unique()
         return {
-            Collective(name): tuple(sorted(int(n) for n in found))
-            for name, found in by_name.items()
+            Collective(name): tuple(sorted(map(int, sizes)))
+            for name, sizes in by_name.items()
             if Collective(name).is_tunable
         }
 
     @property
     def dtype(self) -> str:
         """Data type of the calls, in the rank program's word."""
-        return self.dtype_asked or call_words(self.sweep)[0]
+        return self.requested_dtype or call_words(self.sweep)[0]
 
     @property
     def op(self) -> str:
@@ -143,7 +169,7 @@ class CommunicatorPairs:
         return None if self.needs else self._idle.over(collective, called)
 
     def octaves(self) -> tuple[IdleEffect, ...]:
-        """What the two differ by in each octave of the swept sizes."""
+        """Site and idle plugin in each octave of the swept sizes."""
         return () if self.needs else tuple(self._idle.octaves(self.swept))
 
     @property
@@ -165,10 +191,12 @@ class CommunicatorPairs:
         """
         if self.site.node is not None:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(self.site.node))
-        rules, calls = bare(text), self._calls(text, only)
-        digest = digest_of(rules, self._under())
+        rules, calls = strip_comments(text), self._calls(text, only)
+        digest = digest_of(rules, self._conditions())
         measuring, since = self.measuring, time.monotonic()
-        n = n_communicators(self.table, self.site.scale.n_ranks, self.asked)
+        n = self.n_communicators or usual_communicators(
+            self.site.scale.n_ranks, _communicator_s(self.table)
+        )
         unit = pairs.unit(calls, n, digest, rules)
         if calls.sizes and not measuring.left(unit):
             self.reporter.say("Reused the measurement of these rules")
@@ -189,16 +217,16 @@ class CommunicatorPairs:
             seconds=time.monotonic() - since,
         )
 
-    def _under(self) -> list[str]:
-        """What times depend on beside the rules."""
+    def _conditions(self) -> list[str]:
+        """Library and variables: what times depend on beside the rules."""
         ground = self.instrument.ground
-        seen = launch_environment(
+        environment = launch_environment(
             os.environ,
             (*ground.added, *self.needs),
             clear=ground.cleared,
             keep=CHANNELS,
         )
-        return [str(ground.library.file), *seen.told()]
+        return [str(ground.library.file), *environment.told()]
 
     def _calls(self, text: str, only: Sequence[Rule]) -> VerificationCalls:
         scale = self.site.scale
@@ -224,53 +252,45 @@ class CommunicatorPairs:
         )
 
 
-def n_communicators(table: pd.DataFrame, n_ranks: int, asked: int | None) -> int:
-    """In how many communicators both sides are called; fewer where each costs seconds.
+def usual_communicators(n_ranks: int, each_s: float = 0.0) -> int:
+    """Communicators that both sides are called in; fewer where each costs seconds.
 
     Args:
-        table: rows of the sweep's runs.
         n_ranks: of a communicator.
-        asked: what the user says, None for the usual number.
+        each_s: seconds that it takes to make one, where that is known.
     """
-    if asked is not None:
-        return asked
-    if n_ranks >= defaults.MANY_RANKS:
-        return defaults.FEWER_VERIFY_COMMUNICATORS
-    made = table[table["step"] == plan.COMMUNICATOR]["time_us"]
-    each_s = float(made.median()) * 1e-6 if len(made) else 0.0
-    if each_s > _DEAR_S:
+    if n_ranks >= defaults.MANY_RANKS or each_s > _DEAR_S:
         return defaults.FEWER_VERIFY_COMMUNICATORS
     return defaults.VERIFY_COMMUNICATORS
+
+
+def _communicator_s(table: pd.DataFrame) -> float:
+    """Seconds that a communicator of the sweep took to be made, in the median."""
+    times_us = table[table["step"] == plan.COMMUNICATOR]["time_us"]
+    return float(times_us.median()) * 1e-6 if len(times_us) else 0.0
 
 
 def _quiet_from(table: pd.DataFrame) -> int | None:
     """Size in bytes from which on the sweep's communicators agree within 0.3 % at every size."""
     import numpy as np
 
-    own = table[
+    rows_of_idle = table[
         (table["setting"] == str(IDLE))
         & (table["purpose"] == plan.SECOND)
         & (table["step"] == plan.MEASURE)
         & (table["nbytes"] > GRAPH_UP_TO)
     ]
-    if own.empty:
-        return None
-    cell = ["collective", "placement", "nbytes"]
-    spread = np.log(own["time_us"]).groupby([own[name] for name in cell]).std()
+    cell = [rows_of_idle[name] for name in ("collective", "placement", "nbytes")]
+    spread = np.log(rows_of_idle["time_us"].astype(float)).groupby(cell).std()
     by_size = spread.groupby("nbytes").max().sort_index(ascending=False)
-    found = None
-    for nbytes, each in by_size.items():
-        if not each <= _QUIET:
-            break
-        found = int(nbytes)
-    return found
+    quiet = by_size[(by_size <= _QUIET).cummin()]
+    return None if quiet.empty else int(quiet.index[-1])
 
 
 def _checked(table: pd.DataFrame) -> dict[Collective, frozenset[int]]:
     """Sizes whose results were compared, with the rules."""
-    own = table[(table["step"] == plan.CHECK) & (table["checked"] > 0)]
-    sizes = own[own["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
-    return {Collective(name): frozenset(map(int, found)) for name, found in sizes.items()}
+    is_compared = (table["step"] == plan.CHECK) & (table["checked"] > 0)
+    return _sizes_by_collective(table[is_compared & (table["setting"] == str(RULES))])
 
 
 def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]:
@@ -280,8 +300,17 @@ def _wrong(table: pd.DataFrame, where: Path) -> dict[Collective, frozenset[int]]
         VerificationError: the library computes wrong results by itself.
     """
     spoiled = wrong_rows(table)
-    own = spoiled[spoiled["setting"] == str(IDLE)]
-    if len(own):
-        raise wrong_by_itself(str(own["collective"].iloc[0]), list(own["nbytes"]), where)
-    ruled = spoiled[spoiled["setting"] == str(RULES)].groupby("collective")["nbytes"].unique()
-    return {Collective(name): frozenset(map(int, sizes)) for name, sizes in ruled.items()}
+    without_rules = spoiled[spoiled["setting"] == str(IDLE)]
+    if len(without_rules):
+        span = format_span(without_rules["nbytes"].min(), without_rules["nbytes"].max())
+        raise VerificationError(
+            f"wrong results without rules: {without_rules['collective'].iloc[0]}, {span}",
+            where=str(where),
+            hint="no rule is to blame: this library or machine computes wrong results.",
+        )
+    return _sizes_by_collective(spoiled[spoiled["setting"] == str(RULES)])
+
+
+def _sizes_by_collective(table: pd.DataFrame) -> dict[Collective, frozenset[int]]:
+    by_name = table.groupby("collective")["nbytes"].unique()
+    return {Collective(name): frozenset(map(int, sizes)) for name, sizes in by_name.items()}

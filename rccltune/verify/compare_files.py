@@ -8,11 +8,11 @@ same kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.paired import level_of
+from rccltune.analyse.paired import PairedRatios, level_of
 from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.model.rule import Rule
@@ -23,8 +23,7 @@ from rccltune.ranks.plan import CollectiveCall, Label, Step
 from rccltune.ranks.rows import setting_of
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify.pairs import TURNS, answering, ratios
-from rccltune.verify.rewriting import of_scale
-from rccltune.verify.rule_sides import bare, digest_of
+from rccltune.verify.rewriting import digest_of, of_scale, strip_comments
 from rccltune.verify.sizes import PairTable, verdict_at
 
 if TYPE_CHECKING:
@@ -51,16 +50,16 @@ def is_better(
     Raises:
         RccltuneError: as the rank program's runs do.
     """
-    runs_there = _SideSettings(rules, _chosen(site, BASELINE))
     mine = of_scale(read_rules(text.encode()), measuring.ground.place.scale)
-    runs_here = _SideSettings(mine, _chosen(measuring.table(), IDLE))
-    digest = digest_of(bare(text), [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
+    here, there = _library_choices(measuring.table(), IDLE), _library_choices(site, BASELINE)
+    content = strip_comments(text)
+    digest = digest_of(content, [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
     calls = {
         call: setting
         for call in measuring.wanted.calls()
         if call.collective.is_tunable
-        and (setting := runs_there.at(call)) is not None
-        and setting != runs_here.at(call)
+        and (setting := _setting_at(call, rules, there)) is not None
+        and setting != _setting_at(call, mine, here)
     }
     captured = passes.captures(measuring.table())
     communicators = {
@@ -74,55 +73,41 @@ def is_better(
         )
         for number in range(n)
     }
-    measuring.complete(passes.RunPlan(plugin=True, communicators=communicators, rules=bare(text)))
+    measuring.complete(passes.RunPlan(plugin=True, communicators=communicators, rules=content))
     table = measuring.table()
-    found = [
-        one
-        for _, own in ratios(table[table["rules"] == digest]).groupby("collective", sort=False)
-        for one in _verdicts(PairTable(own), level_of(len(calls)))
-    ]
-    return bool(found) and set(found) <= _GOOD and Verdict.FASTER in found
+    pairs = ratios(table[table["rules"] == digest])
+    verdicts = {
+        verdict
+        for _, rows in pairs.groupby("collective", sort=False)
+        for verdict in _judge_sizes(PairTable(rows).paired, level_of(len(calls)))
+    }
+    return Verdict.FASTER in verdicts and verdicts <= _GOOD
 
 
-def _verdicts(table: PairTable, level: float) -> list[Verdict]:
-    """What is said of each size and placement; better is what shares its chance with all others."""
-    paired = table.paired
-    found = []
+def _setting_at(
+    call: CollectiveCall, rules: Sequence[Rule], chosen: Mapping[tuple[str, int], Setting]
+) -> Setting | None:
+    """Setting that a side runs: of its rule, else the library's choice; None where nobody knows."""
+    rule = answering(rules, call.collective, call.nbytes)
+    return rule.setting if rule else chosen.get((call.collective.value, call.nbytes))
+
+
+def _library_choices(table: pd.DataFrame, who: Setting) -> Mapping[tuple[str, int], Setting]:
+    """Settings that the library said it ran by itself, channels left to it."""
+    rows = table[(table["setting"] == str(who)) & (table["ran"] != "")]
+    cells = zip(rows["collective"], rows["nbytes"], rows["ran"], strict=True)
+    return {
+        (name, int(nbytes)): replace(setting, channels=None)
+        for name, nbytes, ran in cells
+        if (setting := setting_of(ran)) is not None
+    }
+
+
+def _judge_sizes(paired: PairedRatios, level: float) -> Iterator[Verdict]:
+    """Judge each size and placement; better is what shares its chance with all others."""
     for at in range(len(paired.nbytes)):
         for view in range(len(paired.views)):
             one = paired.at(at, view)
-            if one is None:
-                found.append(Verdict.UNDECIDED)
-                continue
-            said = verdict_at(one, level)
-            if said is Verdict.FASTER and one.low(level) <= 0:
-                said = Verdict.NOT_SLOWER
-            found.append(said)
-    return found
-
-
-@dataclass(frozen=True)
-class _SideSettings:
-    """What a side runs: its rules, and the library's own choices by collective and size."""
-
-    rules: Sequence[Rule]
-    chosen: Mapping[tuple[str, int], Setting]
-
-    def at(self, call: CollectiveCall) -> Setting | None:
-        """The setting of a call; None where nobody knows."""
-        rule = answering(self.rules, call.collective, call.nbytes)
-        if rule is not None:
-            return rule.setting
-        return self.chosen.get((call.collective.value, call.nbytes))
-
-
-def _chosen(table: pd.DataFrame, who: Setting) -> Mapping[tuple[str, int], Setting]:
-    """What the library said that it ran by itself, channels left to it."""
-    own = table[(table["setting"] == str(who)) & (table["ran"] != "")]
-    names = zip(own["collective"], own["nbytes"], own["ran"], strict=True)
-    found = ((name, int(nbytes), setting_of(ran)) for name, nbytes, ran in names)
-    return {
-        (name, nbytes): Setting(algorithm=ran.algorithm, protocol=ran.protocol)
-        for name, nbytes, ran in found
-        if ran is not None
-    }
+            verdict = Verdict.UNDECIDED if one is None else verdict_at(one, level)
+            is_sure = one is not None and one.low(level) > 0
+            yield Verdict.NOT_SLOWER if verdict is Verdict.FASTER and not is_sure else verdict

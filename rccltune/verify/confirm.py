@@ -9,7 +9,7 @@ and again in one repeat. Nothing is chosen by it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 from rccltune import plugin
 from rccltune.analyse.paired import PairedRatios
 from rccltune.measure import rccl_tests
+from rccltune.measure.instrument import beside_plugin
 from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup
 from rccltune.measure.site import Site, SiteRequest, find_site
 from rccltune.model.errors import CommandLineError, MachineError, VerificationError
@@ -29,7 +30,6 @@ from rccltune.model.rounding import csv_text
 from rccltune.model.units import format_span
 from rccltune.session.files import write_atomically
 from rccltune.session.store import NODE_FILE
-from rccltune.verify.rule_sides import variables_for
 from rccltune.verify.verdict import RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ConfirmationRequest:
     reporter: Reporter
 
 
-def confirm(asked: ConfirmationRequest) -> Confirmation | None:
+def confirm(request: ConfirmationRequest) -> Confirmation | None:
     """Hold a verified file against the library; None where no rule is left.
 
     Raises:
@@ -100,22 +100,21 @@ def confirm(asked: ConfirmationRequest) -> Confirmation | None:
     """
     import pandas as pd
 
-    kept = [one for one in asked.verdict.standings if one.is_kept]
+    kept = [one for one in request.verdict.standings if one.is_kept]
     if not kept:
         return None
-    shutil.rmtree(asked.session / FOLDER, ignore_errors=True)
-    first = last = _looked(asked, 1, kept)
+    shutil.rmtree(request.session / FOLDER, ignore_errors=True)
+    first = last = _compare(request, 1, kept)
     tables = [first.table]
     if first.contradicted:
-        last = _looked(asked, 2, [one for one, _ in first.contradicted])
+        last = _compare(request, 2, [one for one, _ in first.contradicted])
         tables.append(last.table)
-    path = asked.session / TABLE
+    path = request.session / TABLE
     write_atomically(path, csv_text(pd.concat(tables)))
-    contradicted = last.contradicted
-    if contradicted:
-        said = "; ".join(_said(*one) for one in contradicted[:_SHOWN])
+    if last.contradicted:
+        rules = "; ".join(_contradiction_words(*one) for one in last.contradicted[:_SHOWN])
         raise VerificationError(
-            f"rccl-tests contradict the rules, twice: {said}",
+            f"rccl-tests contradict the rules, twice: {rules}",
             where=str(path),
             hint="the table has their times; do not use these rules before it is understood, and "
             "tell us.",
@@ -123,33 +122,38 @@ def confirm(asked: ConfirmationRequest) -> Confirmation | None:
     return first
 
 
-def _said(rule: RuleVerdict, ratio: Estimate) -> str:
+def _contradiction_words(rule: RuleVerdict, ratio: Estimate) -> str:
     span = format_span(rule.min_nbytes, rule.max_nbytes)
     return f"{rule.collective.value} {span} {rule.setting}: {ratio}, ours {rule.gain}"
 
 
-def _looked(asked: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict]) -> Confirmation:
+def _compare(request: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict]) -> Confirmation:
+    """Launch both sides at the rules' sizes, and find what these launches contradict."""
     import pandas as pd
 
-    folder = asked.session / FOLDER / str(look)
+    folder = request.session / FOLDER / str(look)
     tables: list[pd.DataFrame] = []
     seconds, failed = 0.0, ""
     for call in _calls(kept):
-        table, took_s, why = _turns(asked, folder, call)
-        seconds += took_s
+        times, call_s, why = _launch_in_turns(request, folder, call)
+        seconds += call_s
         failed = failed or why
-        if table is not None:
-            tables.append(table)
+        if times is not None:
+            tables.append(times)
     names = ["collective", "timing", "placement", "nbytes", "launch", "library_us", "rules_us"]
     table = pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)
     table.insert(0, "look", look)
-    found = {one.line: ratio for one in kept if (ratio := _ratio(table, one)) is not None}
-    contradicted = tuple(
-        (one, found[one.line]) for one in kept if one.line in found and _is_contradicted(table, one)
-    )
+    paired = [(rule, ratios) for rule in kept if (ratios := _pair(table, rule)) is not None]
+    means = [
+        (rule, mean.ratio(), _is_contradicted(ratios))
+        for rule, ratios in paired
+        if (mean := ratios.least(np.ones(len(ratios.nbytes), dtype=bool))) is not None
+    ]
     return Confirmation(
-        sentence=_sentence(kept, found, failed),
-        contradicted=contradicted,
+        sentence=_sentence([(rule, ratio) for rule, ratio, _ in means], failed),
+        contradicted=tuple(
+            (rule, ratio) for rule, ratio, is_contradicted in means if is_contradicted
+        ),
         table=table,
         seconds=seconds,
     )
@@ -158,8 +162,8 @@ def _looked(asked: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict]) 
 def _calls(kept: Sequence[RuleVerdict]) -> Iterator[BenchmarkCall]:
     """What to launch: the rules' sizes, in the loop from 1 MiB on and from graphs below."""
     for collective in dict.fromkeys(one.collective for one in kept):
-        own = [one for one in kept if one.collective is collective]
-        low, high = min(one.min_nbytes for one in own), max(one.max_nbytes for one in own)
+        rules = [one for one in kept if one.collective is collective]
+        low, high = min(one.min_nbytes for one in rules), max(one.max_nbytes for one in rules)
         for graph, first, last in (
             (True, low, min(high, _LOOP_FROM - 1)),
             (False, max(low, _LOOP_FROM), high),
@@ -178,20 +182,21 @@ def _power(nbytes: int) -> int:
     return 1 << max(0, (nbytes - 1).bit_length())
 
 
-def _turns(
-    asked: ConfirmationRequest, folder: Path, call: BenchmarkCall
+def _launch_in_turns(
+    request: ConfirmationRequest, folder: Path, call: BenchmarkCall
 ) -> tuple[pd.DataFrame | None, float, str]:
     """Launches of one collective in one timing mode: their times, seconds, and what failed."""
     import pandas as pd
 
-    site = asked.site
+    site = request.site
     where = RcclTestsSetup(
-        site=site, node=asked.session / NODE_FILE if site.node is not None else None
+        site=site, node=request.session / NODE_FILE if site.node is not None else None
     )
-    told = [
+    variables = [
         ("NCCL_TUNER_PLUGIN", str(plugin.library())),
-        *variables_for(site, asked.rules.resolve()),
-        *asked.verdict.needs.items(),
+        ("NCCL_TUNER_CONFIG_FILE", str(request.rules.resolve())),
+        *beside_plugin(site),
+        *request.verdict.needs.items(),
     ]
     timing = "graph" if call.graph else "loop"
     rows, seconds = [], 0.0
@@ -199,67 +204,54 @@ def _turns(
         sides = {}
         for who in ("library", "rules") if number % 2 == 0 else ("rules", "library"):
             name = f"{call.collective.value}-{timing}-{who}-{number}"
-            asked.reporter.detail(f"rccl-tests: {name}")
-            made = rccl_tests.launch(
+            request.reporter.detail(f"rccl-tests: {name}")
+            launch = rccl_tests.launch(
                 where,
                 rccl_tests.command(site, call),
                 folder / name,
                 rccl_tests.stated_of(site, call.collective),
-                added=told if who == "rules" else (),
+                added=variables if who == "rules" else (),
                 as_it_is=who == "library",
                 timeout_s=_TIMEOUT_S,
             )
-            seconds += made.seconds
-            if made.table is None:
-                return None, seconds, f"{name}: {made.words}"
-            sides[who] = made.table.groupby(["placement", "nbytes"], observed=True)[
-                "time_us"
-            ].median()
+            seconds += launch.seconds
+            if launch.table is None:
+                return None, seconds, f"{name}: {launch.words}"
+            by_size = launch.table.groupby(["placement", "nbytes"], observed=True)
+            sides[who] = by_size["time_us"].median()
         both = pd.DataFrame({f"{who}_us": one for who, one in sides.items()}).reset_index()
         rows.append(both.assign(collective=call.collective.value, timing=timing, launch=number))
     return pd.concat(rows), seconds, ""
 
 
-def _paired(table: pd.DataFrame, rule: RuleVerdict) -> PairedRatios | None:
-    own = table[
+def _pair(table: pd.DataFrame, rule: RuleVerdict) -> PairedRatios | None:
+    """Ratios of launches at a rule's sizes; None where none was called."""
+    rows = table[
         (table["collective"] == rule.collective.value)
         & table["nbytes"].between(rule.min_nbytes, rule.max_nbytes)
         & (table["library_us"] > 0)
         & (table["rules_us"] > 0)
     ]
-    if own.empty:
+    if rows.empty:
         return None
-    gains = np.log(own["library_us"] / own["rules_us"])
-    return PairedRatios.of(own.rename(columns={"launch": "replicate"}).assign(gain=gains))
+    gains = np.log(rows["library_us"] / rows["rules_us"])
+    return PairedRatios.of(rows.rename(columns={"launch": "replicate"}).assign(gain=gains))
 
 
-def _ratio(table: pd.DataFrame, rule: RuleVerdict) -> Estimate | None:
-    """The rule's mean ratio over both placements' sizes, of the worse placement."""
-    paired = _paired(table, rule)
-    found = paired.over(np.ones(len(paired.nbytes), dtype=bool)) if paired else []
-    return min(found, key=lambda one: one.log).ratio() if found else None
+def _is_contradicted(ratios: PairedRatios) -> bool:
+    """Whether a rule is slower than 0.98, its spread pooled over sizes."""
+    mean = ratios.pooled()
+    return mean is not None and mean.log < _CONTRADICTS and mean.high(_LEVEL) < _CONTRADICTS
 
 
-def _is_contradicted(table: pd.DataFrame, rule: RuleVerdict) -> bool:
-    paired = _paired(table, rule)
-    if paired is None:
-        return False
-    found = paired.pooled()
-    return found is not None and found.log < _CONTRADICTS and found.high(_LEVEL) < _CONTRADICTS
-
-
-def _sentence(
-    kept: Sequence[RuleVerdict], found: Mapping[int | None, Estimate], failed: str
-) -> str:
-    if failed and not found:
-        return f"Not confirmed with rccl-tests: {failed}"
-    if not found:
-        return "Not confirmed with rccl-tests: they call no size of the rules"
-    listed = ", ".join(
-        f"{one.collective.value} {format_span(one.min_nbytes, one.max_nbytes)} "
-        f"{found[one.line].value:.2f}x"
-        for one in kept[:_SHOWN]
-        if one.line in found
+def _sentence(ratios: Sequence[tuple[RuleVerdict, Estimate]], failed: str) -> str:
+    """Sentence about rules with their ratios."""
+    if not ratios:
+        why = failed or "they call no size of the rules"
+        return f"Not confirmed with rccl-tests: {why}"
+    rules = ", ".join(
+        f"{one.collective.value} {format_span(one.min_nbytes, one.max_nbytes)} {ratio.value:.2f}x"
+        for one, ratio in ratios[:_SHOWN]
     )
-    more = len(found) - _SHOWN
-    return f"Confirmed with rccl-tests: {listed}" + (f" and {more} more" if more > 0 else "")
+    more = len(ratios) - _SHOWN
+    return f"Confirmed with rccl-tests: {rules}" + (f" and {more} more" if more > 0 else "")

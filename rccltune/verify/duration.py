@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rccltune.measure import passes
 from rccltune.measure.perf_sweep import PreparedPerfSweep
-from rccltune.model import defaults
 from rccltune.model.rule import Rule
 from rccltune.model.settings import Setting
 from rccltune.verify import pairs
+from rccltune.verify.communicators import usual_communicators
 from rccltune.verify.pairs import VerificationCalls
 
 # Any setting has as many calls.
@@ -35,8 +35,5 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
         timing=wanted.timing,
         checked_up_to=wanted.checked_up_to,
     )
-    n = defaults.VERIFY_COMMUNICATORS
-    if scale.n_ranks >= defaults.MANY_RANKS:
-        n = defaults.FEWER_VERIFY_COMMUNICATORS
-    unit = pairs.unit(calls, n, "", "")
+    unit = pairs.unit(calls, usual_communicators(scale.n_ranks), "", "")
     return passes.expected_s(unit.communicators, prepared.instrument.ground)

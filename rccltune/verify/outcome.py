@@ -10,7 +10,6 @@ from pathlib import Path
 from rccltune.measure.site import Site, SiteRequest
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import round_record
 from rccltune.model.rule import LeftToLibrary, Rule, RuleCount, RuleState
@@ -21,7 +20,7 @@ from rccltune.rules.provenance import unchecked
 from rccltune.rules.rule_file import read_rules
 from rccltune.rules.rule_order import count_rules
 from rccltune.verify import rewriting
-from rccltune.verify.communicators import CommunicatorPairs
+from rccltune.verify.communicators import CallResult, CommunicatorPairs
 from rccltune.verify.executed import at_ends
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.rewriting import of_scale
@@ -113,7 +112,6 @@ class OngoingVerification:
     """
 
     request: VerifyRequest
-    sweep: Sweep
     sides: CommunicatorPairs
     reporter: Reporter
     n_replicates: int = 0
@@ -124,13 +122,21 @@ class OngoingVerification:
 
     @property
     def site(self) -> Site:
-        """Where."""
+        """Site that both sides run on."""
         return self.sides.site
 
     @property
     def scale(self) -> Scale:
-        """Of the communicator."""
+        """Nodes and ranks of the communicator."""
         return self.sides.site.scale
+
+    def add(self, called: CallResult) -> None:
+        """Count calls, and keep what ran."""
+        self.n_replicates += called.n_replicates
+        self.n_processes += called.n_processes
+        self.seconds += called.seconds
+        for name, by_size in called.executed.items():
+            self.executed.setdefault(name, {}).update(by_size)
 
 
 def result_of(

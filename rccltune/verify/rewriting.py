@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from rccltune.model import grammar
-from rccltune.model.errors import InputFileError
 from rccltune.model.rule import LeftToLibrary, Rule
 from rccltune.model.settings import LL128_FORCED, Scale
 from rccltune.model.units import format_span
@@ -41,22 +40,26 @@ class RewrittenRules:
     kept: Mapping[int, tuple[RuleVerdict, ...]]
 
 
-def read_text(path: Path) -> str:
-    """Text of a rule file without what an earlier verification said.
-
-    Raises:
-        InputFileError: it cannot be read.
-    """
-    try:
-        text = grammar.read_text(path)
-    except OSError as error:
-        raise InputFileError(
-            f"the rule file cannot be read: {error.strerror}",
-            where=str(path),
-            hint="write one with rccltune emit-config, or name another with --rules.",
-        ) from error
+def strip_evidence(text: str) -> str:
+    """A rule file without what an earlier verification said in it."""
     kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
     return "\n".join(kept) + "\n"
+
+
+def strip_comments(text: str) -> str:
+    """A rule file without what is said to people: it is the same with its proof and without."""
+    return "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
+
+
+def digest_of(rules: str, conditions: Iterable[str]) -> str:
+    """Twelve letters by which the calls of a rule file are told from those of others.
+
+    Args:
+        rules: of the file, without comments.
+        conditions: what else times depend on: the library and its variables.
+    """
+    known = rules + "".join(f"# {one}\n" for one in conditions)
+    return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
 def bound_to(text: str, release: str | None) -> str:

@@ -37,8 +37,7 @@ from rccltune.rules.rule_order import subtract_rules
 from rccltune.session.samples import load_frame
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
-from rccltune.verify.rewriting import of_scale
-from rccltune.verify.rule_sides import bare, digest_of
+from rccltune.verify.rewriting import digest_of, of_scale, strip_comments
 from rccltune.verify.verdict import BitsTime, RuleVerdict
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
     """
     sides, scale = verifying.sides, verifying.scale
     rules = of_scale(read_rules(text.encode()), scale)
-    content = bare(text)
+    content = strip_comments(text)
     digest = digest_of(content, [str(sides.instrument.ground.library.file), "bits"])
     fastest = _fastest(verifying)
     communicators = {

@@ -1,7 +1,7 @@
 """Rules and the library in turns on the machine itself: what stays of a rule file.
 
 Both sides are called in a number of communicators that is fixed before the first one is made
-(:mod:`rccltune.verify.pairs`); :mod:`rccltune.verify.judge` judges once. What was narrowed is
+(:mod:`rccltune.verify.pairs`); :mod:`rccltune.verify.judge` judges once. What was trimmed is
 judged again on as many fresh communicators, and then stays or goes: it always ends.
 """
 
@@ -18,6 +18,7 @@ from rccltune.measure.instrument import Instrument
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.measure.site import Site
+from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError, InputFileError
 from rccltune.model.measurement import Sweep
 from rccltune.model.reporter import Reporter
@@ -28,7 +29,7 @@ from rccltune.releases import exact_release, name_library
 from rccltune.rules.line_format import rewrite_lines
 from rccltune.rules.needs import check_needs
 from rccltune.rules.placement_files import file_name, name_with_placement
-from rccltune.rules.refusals import read_accepted
+from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.requirements import of_another_machine
 from rccltune.rules.rule_file import RuleFile, read_rules
 from rccltune.rules.rule_order import count_rules
@@ -46,8 +47,9 @@ from rccltune.verify.outcome import (
 )
 from rccltune.verify.pairs import answering
 from rccltune.verify.rewriting import of_scale
-from rccltune.verify.rule_sides import beyond
 from rccltune.verify.verdict import RuleVerdict
+
+_NO_RULES: Final = "write one with rccltune emit-config, or name another with --rules."
 
 
 def verify_rules(
@@ -58,7 +60,7 @@ def verify_rules(
     reporter: Reporter,
     waiting: OngoingSweep | None = None,
 ) -> VerificationResult:
-    """Verify a file, narrow it until all that is left stands, and write that.
+    """Verify a file, trim it until all that is left stands, and write that.
 
     Interrupted at any moment, the same command goes on with the steps that are missing.
 
@@ -79,74 +81,97 @@ def verify_rules(
         LaunchError: the library fails without rules.
         VerificationError: wrong results without rules.
     """
-    text = rewriting.read_text(request.rules)
-    file = read_accepted(request.rules.read_bytes(), request.rules)
+    content = content_of(request.rules, hint=_NO_RULES)
+    file = read_accepted(content, request.rules)
     sides = CommunicatorPairs(
         instrument=instrument,
         sweep=sweep,
         session=request.folder,
-        needs=beyond(file.needs, instrument.site),
+        needs=tuple(one for one in file.needs if one not in instrument.site.environment),
         reporter=reporter,
         waiting=waiting,
-        asked=request.n_communicators,
-        dtype_asked=request.dtype,
+        n_communicators=request.n_communicators,
+        requested_dtype=request.dtype,
         timing=request.timing,
     )
-    verifying = OngoingVerification(request=request, sweep=sweep, sides=sides, reporter=reporter)
-    site, scale = sides.site, sides.site.scale
-    release = exact_release(name_library(site.library, site.fingerprint.arch_or_vendor))
-    text = rewriting.bound_to(text, release)
-    name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
-    before = count_rules(of_scale(file, scale))
-    _check(file, before, request, scale)
-    _check_machine(file, request, site)
-    # A line that cannot be written again is told now, and not when all is measured.
-    rewrite_lines(text, {}, ())
-    unswept: tuple[LeftToLibrary, ...] = ()
-    if not request.keep_losers and file.bits is None:
-        reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in sides.swept.items()}
-        # Its lines are no longer those of the file.
-        known = of_scale(read_rules(text.encode()), scale)
-        text, unswept = rewriting.within(text, known, reach)
-        there = of_scale(read_rules(text.encode()), scale)
-        if not there:
-            raise CommandLineError(
-                "none of these rules is for a size that this sweep has: nothing can be verified",
-                where=str(request.rules),
-                hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
-            )
-        text = rewriting.apart(text, there)
-        # One that became two counts twice.
-        before = before.plus(
-            count_rules(of_scale(read_rules(text.encode()), scale)), count_rules(there)
-        )
-
-    def recording() -> AbstractContextManager[None]:
-        if request.keep_losers:
-            # What was verified before, and what was refused, stay as they are.
-            return nullcontext()
-        return verdict_store.keep_failure(request.folder, name, request.rules)
-
+    verifying = OngoingVerification(request=request, sides=sides, reporter=reporter)
+    _check_rules(file, request, verifying.scale)
+    _check_machine(file, request, verifying.site)
+    text, unswept, before = _prepare_text(verifying, file, content)
     with (
-        recording(),
+        _keep_failure(request, verifying.site),
         lock.lock_session(request.folder, reporter),
         signals.interruptible(),
     ):
         if waiting is None:
             end_leftovers(request.folder, reporter)
         with sides.measuring.closing() if sides.measuring is not waiting else nullcontext():
-            made = _settled(verifying, text, unswept, before)
+            result = _measure_and_judge(verifying, text, unswept, before)
         if waiting is None:
             bring_up_to_date(request.folder)
-    if made.path is None:
-        return made
-    files.write_atomically(made.path, made.text)
-    exports = made.path.with_suffix(".env")
-    if exports.exists() and made.lost_exports:
-        left = rewriting.exports_without(exports.read_text("utf-8"), made.lost_exports)
+    if result.path is None:
+        return result
+    _write(result, request, verifying.site)
+    return result if waiting is not None else confirm_rules(request, result, sides.site, reporter)
+
+
+def _prepare_text(
+    verifying: OngoingVerification, file: RuleFile, content: bytes
+) -> tuple[str, tuple[LeftToLibrary, ...], RuleCount]:
+    """Clip a file's rules to what was swept, and split those that hide parts of others.
+
+    Returns:
+        The text, what rules lost, and how many rules the file had, parts counted one by one.
+
+    Raises:
+        CommandLineError: no rule is for a size that was swept.
+        InputFileError: a line that RCCL would cut.
+    """
+    request, site, scale = verifying.request, verifying.site, verifying.scale
+    release = exact_release(name_library(site.library, site.fingerprint.arch_or_vendor))
+    text = rewriting.bound_to(rewriting.strip_evidence(grammar.text_of(content)), release)
+    before = count_rules(of_scale(file, scale))
+    # A line that cannot be written again is told now, and not when all is measured.
+    rewrite_lines(text, {}, ())
+    if request.keep_losers or file.bits is not None:
+        return text, (), before
+    reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in verifying.sides.swept.items()}
+    # Its lines are no longer those of the file.
+    text, unswept = rewriting.within(text, of_scale(read_rules(text.encode()), scale), reach)
+    rules = of_scale(read_rules(text.encode()), scale)
+    if not rules:
+        raise CommandLineError(
+            "none of these rules is for a size that this sweep has: nothing can be verified",
+            where=str(request.rules),
+            hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
+        )
+    text = rewriting.apart(text, rules)
+    # One that became two counts twice.
+    after = count_rules(of_scale(read_rules(text.encode()), scale))
+    return text, unswept, before.plus(after, count_rules(rules))
+
+
+def _verdict_name(request: VerifyRequest, site: Site) -> str:
+    return verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
+
+
+def _keep_failure(request: VerifyRequest, site: Site) -> AbstractContextManager[None]:
+    """Keep the error of a verification, unless it is to leave all as it is."""
+    if request.keep_losers:
+        return nullcontext()
+    return verdict_store.keep_failure(request.folder, _verdict_name(request, site), request.rules)
+
+
+def _write(result: VerificationResult, request: VerifyRequest, site: Site) -> None:
+    """Write the rules that stay, exports without what no rule needs, and the verdict."""
+    if result.path is None:
+        return
+    files.write_atomically(result.path, result.text)
+    exports = result.path.with_suffix(".env")
+    if exports.exists() and result.lost_exports:
+        left = rewriting.exports_without(exports.read_text("utf-8"), result.lost_exports)
         files.write_atomically(exports, left)
-    verdict_store.write_verdict(request.folder, name, made.file)
-    return made if waiting is not None else confirm_rules(request, made, site, reporter)
+    verdict_store.write_verdict(request.folder, _verdict_name(request, site), result.file)
 
 
 def confirm_rules(
@@ -163,17 +188,16 @@ def confirm_rules(
     Raises:
         VerificationError: they contradict a rule, twice.
     """
-    name = verdict_store.verdict_name(request.output, request.folder, file_name(site.fingerprint))
-    with verdict_store.keep_failure(request.folder, name, request.rules):
-        sentence = _last_word(request, made, reporter)
+    with _keep_failure(request, site):
+        sentence = _ask_rccl_tests(request, made, reporter)
     if sentence:
         made = replace(made, file=replace(made.file, confirmed=sentence))
-        verdict_store.write_verdict(request.folder, name, made.file)
+        verdict_store.write_verdict(request.folder, _verdict_name(request, site), made.file)
     return made
 
 
-def _last_word(request: VerifyRequest, made: VerificationResult, reporter: Reporter) -> str:
-    """What rccl-tests say of the rules, in a sentence; empty where they were not asked.
+def _ask_rccl_tests(request: VerifyRequest, made: VerificationResult, reporter: Reporter) -> str:
+    """Sentence of rccl-tests about the rules; empty where they were not asked.
 
     Raises:
         VerificationError: they contradict a rule, twice.
@@ -185,7 +209,7 @@ def _last_word(request: VerifyRequest, made: VerificationResult, reporter: Repor
     site = confirming.find(request.confirms, reporter)
     if site is None:
         return ""
-    found = confirming.confirm(
+    confirmation = confirming.confirm(
         confirming.ConfirmationRequest(
             site=site,
             verdict=made.file,
@@ -194,7 +218,7 @@ def _last_word(request: VerifyRequest, made: VerificationResult, reporter: Repor
             reporter=reporter,
         )
     )
-    return f"{found.sentence}, in {found.seconds:.0f} s" if found else ""
+    return f"{confirmation.sentence}, in {confirmation.seconds:.0f} s" if confirmation else ""
 
 
 def rule_file_of(folder: Path, site: Site) -> Path:
@@ -204,7 +228,7 @@ def rule_file_of(folder: Path, site: Site) -> Path:
     return placed if placed.exists() else plain
 
 
-def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Scale) -> None:
+def _check_rules(file: RuleFile, request: VerifyRequest, scale: Scale) -> None:
     """Stop where there is nothing to verify.
 
     Raises:
@@ -216,7 +240,7 @@ def _check(file: RuleFile, before: RuleCount, request: VerifyRequest, scale: Sca
             where=str(request.rules),
             hint="the library chooses by itself, as without the file.",
         )
-    if not before.rules:
+    if not count_rules(of_scale(file, scale)).rules:
         raise CommandLineError(
             f"no rule of this file is for {scale}",
             where=str(request.rules),
@@ -247,35 +271,32 @@ def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
         )
 
 
-def _settled(
+def _measure_and_judge(
     verifying: OngoingVerification,
     text: str,
     unswept: tuple[LeftToLibrary, ...],
     before: RuleCount,
 ) -> VerificationResult:
-    """Call, judge, narrow; and once more what was narrowed."""
-    request = verifying.request
+    """Call, judge, trim; and once more what was trimmed."""
+    request, scale = verifying.request, verifying.scale
     file = read_rules(text.encode())
     if file.bits is not None:
         judged = same_bits.judge_bits(verifying, text, file.bits)
         return result_of(verifying, text, judged=judged, cuts=(), before=before)
-    rules = of_scale(file, verifying.scale)
-    judged = _looked(verifying, text, rules)
-    cuts = [*rewriting.cut_before(text, verifying.scale), *unswept]
+    rules = of_scale(file, scale)
+    judged = _call_and_judge(verifying, text, rules)
+    cuts = [*rewriting.cut_before(text, scale), *unswept]
     if not request.keep_losers:
         first = rewriting.narrowed(text, rules, judged.rules)
         # One of which several parts are kept counts as so many.
         n_more = sum(len(parts) - 1 for parts in first.kept.values() if parts)
         before = replace(before, rules=before.rules + n_more)
-        text, judged, more = _confirmed(verifying, first.text, judged)
+        text, judged, more = _judge_trimmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
     return result_of(verifying, text, judged=judged, cuts=cuts, before=before)
 
 
-_SHOWN: Final = 3
-
-
-def _looked(
+def _call_and_judge(
     verifying: OngoingVerification,
     text: str,
     rules: Sequence[Rule],
@@ -283,14 +304,10 @@ def _looked(
     only: Sequence[Rule] = (),
     n_rules: int | None = None,
 ) -> JudgedFile:
-    """What both sides say of a file, in replicates of its own."""
+    """Judge a file in communicators of its own; rules of a collective that failed go."""
     called = verifying.sides.call(text, only)
-    verifying.n_replicates += called.n_replicates
-    verifying.n_processes += called.n_processes
-    verifying.seconds += called.seconds
-    for name, by_size in called.executed.items():
-        verifying.executed.setdefault(name, {}).update(by_size)
-    found = judge(
+    verifying.add(called)
+    judged = judge(
         called.pairs,
         rules,
         min_gain=verifying.request.min_gain,
@@ -301,60 +318,53 @@ def _looked(
         only=only,
         n_rules=n_rules,
     )
-    failed = called.failed
     verdicts = [
-        replace(one, state=RuleState.FAILED, reason=failed[one.collective])
-        if one.collective in failed
+        replace(one, state=RuleState.FAILED, reason=called.failed[one.collective])
+        if one.collective in called.failed
         else one
-        for one in found.rules
+        for one in judged.rules
     ]
-    return replace(found, rules=tuple(verdicts))
+    return replace(judged, rules=tuple(verdicts))
 
 
-def _confirmed(
+def _judge_trimmed(
     verifying: OngoingVerification, text: str, judged: JudgedFile
 ) -> tuple[str, JudgedFile, tuple[LeftToLibrary, ...]]:
-    """What was narrowed, judged in fresh replicates; it stays as it is, or goes.
+    """Judge in fresh communicators what was trimmed; it stays as it is, or goes.
 
-    What is said of its sizes is what those replicates say.
+    Verdicts on its sizes are those of the fresh communicators.
     """
-    cut = [one for one in judged.rules if one.state is RuleState.NOT_PROVEN]
-    if not cut:
+    trimmed = [one for one in judged.rules if one.state is RuleState.NOT_PROVEN]
+    if not trimmed:
         return text, judged, ()
     rules = of_scale(read_rules(text.encode()), verifying.scale)
-
-    def now(part: RuleVerdict) -> Rule | None:
-        return answering(rules, part.collective, part.min_nbytes, str(part.setting))
-
-    again = [one for one in rules if any(one is now(part) for part in cut)]
+    answers = [
+        answering(rules, part.collective, part.min_nbytes, str(part.setting)) for part in trimmed
+    ]
+    again = [rule for rule in rules if any(rule is one for one in answers)]
     verifying.reporter.say(
-        f"Narrowed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh communicators"
+        f"Trimmed: {len(again)} rule{'s' * (len(again) != 1)}, judged again in fresh communicators"
     )
     n_rules = sum(not one.fallback for one in rules)
-    looked = _looked(verifying, text, rules, only=again, n_rules=n_rules)
-    found = [_with_registered(one, cut) for one in _whole(looked.rules, again)]
-    made = rewriting.narrowed(text, rules, found)
+    fresh = _call_and_judge(verifying, text, rules, only=again, n_rules=n_rules)
+    verdicts = [_with_registered(one, trimmed) for one in _join_parts(fresh.rules, again)]
+    left = rewriting.narrowed(text, rules, verdicts)
 
     def is_again(size: SizeVerdict) -> bool:
         return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)
 
-    return (
-        made.text,
-        replace(
-            judged,
-            rules=(*(one for one in judged.rules if one not in cut), *found),
-            sizes=(
-                *(one for one in judged.sizes if not is_again(one)),
-                *(one for one in looked.sizes if is_again(one)),
-            ),
-        ),
-        made.cuts,
-    )
+    sizes = [
+        *(one for one in judged.sizes if not is_again(one)),
+        *(one for one in fresh.sizes if is_again(one)),
+    ]
+    others = [one for one in judged.rules if one not in trimmed]
+    both = JudgedFile(rules=(*others, *verdicts), sizes=tuple(sizes))
+    return left.text, both, left.cuts
 
 
 def _with_registered(part: RuleVerdict, before: Sequence[RuleVerdict]) -> RuleVerdict:
     """A part for unregistered buffers with what it was seen to lose with registered ones."""
-    seen = (
+    losses = (
         one.registered
         for one in before
         if part.reg_buff == one.reg_buff == 0
@@ -362,22 +372,22 @@ def _with_registered(part: RuleVerdict, before: Sequence[RuleVerdict]) -> RuleVe
         and one.min_nbytes <= part.max_nbytes
         and part.min_nbytes <= one.max_nbytes
     )
-    return replace(part, registered=next(seen, part.registered))
+    return replace(part, registered=next(losses, part.registered))
 
 
-def _whole(parts: Sequence[RuleVerdict], rules: Sequence[Rule]) -> list[RuleVerdict]:
-    """One verdict for each rule: one that would have to be narrowed once more goes instead."""
+def _join_parts(parts: Sequence[RuleVerdict], rules: Sequence[Rule]) -> list[RuleVerdict]:
+    """One verdict for each rule: one that would have to be trimmed once more goes instead."""
     by_line: dict[int | None, RuleVerdict] = {}
     for one in parts:
         if not one.is_kept or one.line not in by_line:
             by_line[one.line] = one
     bounds = {one.line: (one.min_nbytes, one.max_nbytes) for one in rules}
-    found = []
+    verdicts = []
     for line, one in by_line.items():
         low, high = bounds[line]
         whole = replace(one, min_nbytes=low, max_nbytes=high)
         if one.state is RuleState.NOT_PROVEN:
-            why = "it would have to be narrowed a second time"
+            why = "it would have to be trimmed a second time"
             whole = replace(whole, state=RuleState.UNDECIDED, reason=why)
-        found.append(whole)
-    return found
+        verdicts.append(whole)
+    return verdicts

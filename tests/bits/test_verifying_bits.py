@@ -23,8 +23,7 @@ from rccltune.report.contents import read_contents
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify import same_bits
 from rccltune.verify.communicators import CommunicatorPairs
-from rccltune.verify.rewriting import of_scale
-from rccltune.verify.rule_sides import digest_of
+from rccltune.verify.rewriting import digest_of, of_scale
 
 SESSION = Path("rccltune-session")
 # Of 4 ranks with two ring orders these add by another tree, or by several.

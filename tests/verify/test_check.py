@@ -12,7 +12,7 @@ import pytest
 from wording import lacks
 
 from rccltune.check.bound import machine_differences
-from rccltune.check.holding import sizes_called
+from rccltune.check.holding import choose_sizes
 from rccltune.cli import run
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Mode, Scale
@@ -65,7 +65,7 @@ def test_a_rule_is_called_at_its_ends_and_at_powers_of_two() -> None:
         ),
         Scale(n_nodes=1, n_ranks=64),
     )
-    first, second, third = (sizes for _, sizes in sizes_called(rules, Scale(n_nodes=1, n_ranks=64)))
+    first, second, third = (sizes for _, sizes in choose_sizes(rules, Scale(n_nodes=1, n_ranks=64)))
     assert first == (100000, 131072, 262144, 300000)
     assert second == (524288, 600000)
     assert all(nbytes % (4 * 64) == 0 and 5000 <= nbytes <= 9000 for nbytes in third)

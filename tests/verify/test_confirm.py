@@ -89,7 +89,7 @@ class Bench:
         self.monkeypatch.setattr(rccl_tests, "launch", launch)
         self.monkeypatch.setattr(rccl_tests, "command", lambda _site, call: call)
         self.monkeypatch.setattr(rccl_tests, "stated_of", lambda *_: None)
-        self.monkeypatch.setattr("rccltune.verify.confirm.variables_for", lambda *_: ())
+        self.monkeypatch.setattr("rccltune.verify.confirm.beside_plugin", lambda *_: ())
         self.monkeypatch.setattr("rccltune.plugin.library", lambda: Path("plugin.so"))
         verdict = VerdictFile(
             path="rules.csv",
