@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.system import system_json
-from rccltune.machine.this_machine import local_system
+from rccltune.machine.gpu_findings import find_gpu_findings
+from rccltune.machine.system import export_system
+from rccltune.machine.this_machine import detect_this_machine
 from rccltune.model.errors import CommandLineError, RccltuneError
 from rccltune.model.schema import to_plain
 from rccltune.session.files import read_regular, replacing
@@ -199,8 +199,8 @@ def gather(what: Path) -> ArchiveContent:
 
 def gather_machine() -> ArchiveContent:
     """The listed fields of what ``detect --json`` says of this machine."""
-    system, names = local_system(None), NameHasher()
-    plain = to_plain(system_json(system, gpu_findings(system, os.environ)))
+    system, names = detect_this_machine(None), NameHasher()
+    plain = to_plain(export_system(system, find_gpu_findings(system, os.environ)))
     text = _json_text(_listed(plain, "", MACHINE_FIELDS, names))
     files = {"machine/detect.json": text.encode()}
     return ArchiveContent(f"machine {system.host}", files, hosts=names.hosts)

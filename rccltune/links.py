@@ -17,7 +17,7 @@ from rccltune.launch import signals
 from rccltune.machine import device_pairs, placement
 from rccltune.machine.device_pairs import DevicePair
 from rccltune.machine.system import System
-from rccltune.machine.visible_devices import VISIBLE, variables_that_choose
+from rccltune.machine.visible_devices import VISIBLE, make_device_variables
 from rccltune.measure import instrument
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.rank_program import waiting_ranks
@@ -94,17 +94,17 @@ def prepare_links(request: SiteRequest, folder: Path, *, system: System | None) 
         MachineError: no library, fewer than two GPUs, no topology.
         SessionError: the session is of another machine.
     """
-    gpus = device_pairs.usable(system, os.environ) if system is not None else ()
+    gpus = device_pairs.find_usable_devices(system, os.environ) if system is not None else ()
     # Of a sweep's ranks two are left, on this host.
     pair = replace(request, n_ranks=PAIR.n_ranks, placement=None, hostfile=None, launcher="local")
     found = instrument.find_instrument(pair, folder / _FOLDER, None, must_choose=False)
     if found.site.node is not None:
-        system = placement.simulated_system(found.site.node)
-        gpus = device_pairs.usable(system, os.environ)
+        system = placement.make_simulated_system(found.site.node)
+        gpus = device_pairs.find_usable_devices(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
     instrument.same_machine(folder, found.site, is_perf=True)
-    every = device_pairs.pairs(gpus, system.links)
+    every = device_pairs.pair_devices(gpus, system.links)
     known = found.site.fingerprint
     mode = str(known.mode) if known.mode and known.mode.compute else ""
     words = (known.product or system.product or "GPUs of unknown kind", mode)
@@ -115,7 +115,7 @@ def prepare_links(request: SiteRequest, folder: Path, *, system: System | None) 
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
         every=every,
-        chosen=device_pairs.representatives(every, PER_CLASS),
+        chosen=device_pairs.choose_pairs(every, PER_CLASS),
     )
 
 
@@ -181,7 +181,7 @@ def _measure_missing(prepared: LinkMapPlan, reporter: Reporter) -> list[PairTime
 def _started(prepared: LinkMapPlan, pair: DevicePair) -> Run:
     """A start of two ranks on a pair's devices: communicators with both sizes."""
     ground, numbers = prepared.found.ground, (pair.first.index, pair.second.index)
-    chosen = variables_that_choose(prepared.vendor, *numbers)
+    chosen = make_device_variables(prepared.vendor, *numbers)
     added = dict(ground.added) | dict(chosen)
     ground = replace(
         ground,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.launch import signals
-from rccltune.machine.installed_software import has_any
+from rccltune.machine.installed_software import contains_any
 from rccltune.measure import instrument
 from rccltune.measure.rank_program import waiting_ranks
 from rccltune.measure.rccl_tests_sweep import is_gated
@@ -188,7 +188,7 @@ def check_dump(folder: Path, library: Path) -> None:
 
 def has_npkit(library: Path) -> bool:
     """Whether the file has NPKit in it; raises OSError where it cannot be read."""
-    return has_any(library, _WARNS, _ASKS)
+    return contains_any(library, _WARNS, _ASKS)
 
 
 def _check_ran(run: Run, chosen: DumpPlan) -> None:

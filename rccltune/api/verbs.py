@@ -48,7 +48,7 @@ def detect(root: Place | None = None) -> System:
     Args:
         root: of a captured machine, instead of this one.
     """
-    return this_machine.local_system(path_of(root))
+    return this_machine.detect_this_machine(path_of(root))
 
 
 def doctor(root: Place | None = None) -> tuple[Finding, ...]:

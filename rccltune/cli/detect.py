@@ -51,16 +51,16 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
     --links also 2 command line, 4 the machine cannot run it, 5 pairs failed, 7 session.
     """
     from rccltune.machine import gpu_findings, this_machine
-    from rccltune.machine.system import system_json
+    from rccltune.machine.system import export_system
 
     if links:
         _ask_for_links(console, root, session or DEFAULT_SESSION)
         return
     if session is not None:
         raise CommandLineError("a session is for the link map alone", hint="add --links.")
-    system = this_machine.local_system(root)
-    findings = gpu_findings.gpu_findings(system, os.environ)
-    console.result(system_json(system, findings), _text(system, console))
+    system = this_machine.detect_this_machine(root)
+    findings = gpu_findings.find_gpu_findings(system, os.environ)
+    console.result(export_system(system, findings), _text(system, console))
     for finding in findings:
         console.say(
             join_lines([f"{finding.severity.value}: {finding.message}", f"  {finding.remedy}"])
@@ -70,7 +70,7 @@ def detect(*, console: Console, session: Path | None, root: Path | None, links: 
 
 def _ask_for_links(console: Console, root: Path | None, session: Path) -> None:
     from rccltune.cli.detect_links import show_links
-    from rccltune.machine.this_machine import local_system
+    from rccltune.machine.this_machine import detect_this_machine
     from rccltune.measure.request import session_request
     from rccltune.measure.site import SiteRequest
     from rccltune.session.store import SWEEP_FILE
@@ -81,7 +81,7 @@ def _ask_for_links(console: Console, root: Path | None, session: Path) -> None:
         )
     is_swept = (session / SWEEP_FILE).exists()
     site = session_request(session, {}).site if is_swept else SiteRequest()
-    show_links(console, site, session, lambda: local_system(None))
+    show_links(console, site, session, lambda: detect_this_machine(None))
 
 
 def _text(system: System, console: Console) -> JoinedLines:
@@ -92,12 +92,12 @@ def _text(system: System, console: Console) -> JoinedLines:
 
 
 def _headline(system: System) -> JoinedLines:
-    from rccltune.machine.system import mode_text
+    from rccltune.machine.system import format_mode
 
     named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
     n_oams = len([oam for oam in system.oams if oam.n_gpus])
     lines = [
-        f"{system.host or 'this machine'}: {named}, mode {mode_text(system.mode)}"
+        f"{system.host or 'this machine'}: {named}, mode {format_mode(system.mode)}"
         + (f" ({system.reason})" if system.reason else "")
     ]
     if system.gpus:

@@ -42,7 +42,7 @@ def doctor(*, console: Console, strict: bool) -> None:
     from rccltune.machine.host_state import read_host_state
 
     captured = os.environ.get("RCCLTUNE_SYSROOT")
-    system = this_machine.local_system(Path(captured) if captured else None)
+    system = this_machine.detect_this_machine(Path(captured) if captured else None)
     findings = diagnose_host(read_host_state(system))
     is_ready = allows_sweep(findings, strict=strict)
     ending = ["Ready: nothing here stops a measurement."] * is_ready

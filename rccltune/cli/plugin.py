@@ -57,14 +57,14 @@ def plugin(*, console: Console, action: str | None) -> None:
 def _checked() -> list[str]:
     """Answers of the plugin, and what each library of this machine needs."""
     from rccltune.machine.installed_software import reads_rules
-    from rccltune.machine.this_machine import local_system
+    from rccltune.machine.this_machine import detect_this_machine
     from rccltune.plugin import build_info, library
     from rccltune.rules.decision import check_plugin
     from rccltune.rules.library_support import needs
 
     offered = tuple(int(abi) for abi in build_info().get("abi_versions", ()))
     lines = check_plugin(library())
-    for one in local_system(None).libraries:
+    for one in detect_this_machine(None).libraries:
         need = needs(one.version, offered, built_in=reads_rules(one.path))
         lines.append(f"{one.owner}, {one.version or 'no version'}: {need} ({one.path})")
     return lines

@@ -41,14 +41,14 @@ class LibraryConfFile:
         return tuple((name, value) for name, value in self.pairs if name not in variables)
 
 
-def home_of_user() -> Path | None:
+def find_home() -> Path | None:
     """The user's home as passwd says, which is where the library looks, whatever HOME is."""
     with suppress(KeyError):
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     return None
 
 
-def library_conf_files(
+def find_conf_files(
     root: SystemRoot, variables: Mapping[str, str], home: Path | None, *, amd: bool
 ) -> tuple[LibraryConfFile, ...]:
     """The files that a library would read here, in the order in which it does.
@@ -64,22 +64,22 @@ def library_conf_files(
     if home is not None:
         places.append(("the home that passwd names", root.at(str(home)) / stems[0]))
     places.append(("every user's", root.at(f"etc/{stems[1]}")))
-    named = variables.get("NCCL_CONF_FILE")
-    if named:
-        places.append(("NCCL_CONF_FILE", root.at(named)))
-    files = []
+    extra = variables.get("NCCL_CONF_FILE")
+    if extra:
+        places.append(("NCCL_CONF_FILE", root.at(extra)))
+    there = []
     for whose, path in places:
-        pairs = _pairs(path)
+        pairs = _read_pairs(path)
         if pairs is not None:
-            files.append(LibraryConfFile(path=path, whose=whose, pairs=tuple(pairs.items())))
-    return tuple(files)
+            there.append(LibraryConfFile(path=path, whose=whose, pairs=tuple(pairs.items())))
+    return tuple(there)
 
 
-def _pairs(path: Path) -> dict[str, str] | None:
+def _read_pairs(path: Path) -> dict[str, str] | None:
     try:
         with path.open("rb") as stream:
             content = stream.read(_MOST)
     except OSError:
         return None
-    found = (_LINE.fullmatch(line.split(b"#", 1)[0]) for line in content.split(b"\n"))
-    return {m[1].decode(): m[2].decode("utf-8", "replace") for m in found if m is not None}
+    lines = (_LINE.fullmatch(line.split(b"#", 1)[0]) for line in content.split(b"\n"))
+    return {m[1].decode(): m[2].decode("utf-8", "replace") for m in lines if m is not None}

@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from rccltune.machine import installed_software, nvidia, pci, smi
 from rccltune.machine.kfd import KfdNode, count_hops, read_links, read_nodes
-from rccltune.machine.products import dies_of, io_dies_of, product_of
-from rccltune.machine.sysroot import SystemRoot, hexadecimal
+from rccltune.machine.products import find_product, list_iods, list_xcds
+from rccltune.machine.sysroot import SystemRoot, parse_hexadecimal
 from rccltune.machine.system import Gpu, Oam, Smi, System, XgmiLink
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Mode
@@ -48,10 +48,10 @@ def detect_system(
         ask_smi: stands in for amdsmi; None asks the real one.
     """
     below, environment = SystemRoot(root), variables or {}
-    rocm = installed_software.rocm_folder(below, environment)
+    rocm = installed_software.find_rocm(below, environment)
     release = SystemRoot(rocm).text(".info/version")
     system = replace(
-        _from_sysfs(below, with_links=deep),
+        _read_sysfs(below, with_links=deep),
         host=below.text("proc/sys/kernel/hostname"),
         boot_id=below.text("proc/sys/kernel/random/boot_id"),
         kfd_generation=below.text("sys/class/kfd/kfd/topology/generation_id"),
@@ -62,18 +62,18 @@ def detect_system(
     )
     if not deep:
         return system
-    ask = ask_smi or (lambda: _asked(below, system, environment, rocm, site_packages))
+    ask = ask_smi or (lambda: _ask_smi(below, system, environment, rocm, site_packages))
     return replace(
-        with_nvidia(smi.with_smi(system, ask()), environment),
-        libraries=installed_software.libraries(below, environment, site_packages),
-        benchmarks=installed_software.benchmarks(
-            installed_software.benchmark_folders(below, environment)
+        add_nvidia(smi.add_amdsmi(system, ask()), environment),
+        libraries=installed_software.find_libraries(below, environment, site_packages),
+        benchmarks=installed_software.find_benchmarks(
+            installed_software.list_benchmark_folders(below, environment)
         ),
         launchers=installed_software.find_launchers(environment) if below.is_live else None,
     )
 
 
-def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
+def add_nvidia(system: System, variables: Mapping[str, str]) -> System:
     """Add NVIDIA's GPUs, where none of AMD's was found.
 
     Their own program is asked for their names, which takes too long for every launch.
@@ -90,13 +90,13 @@ def with_nvidia(system: System, variables: Mapping[str, str]) -> System:
         reason=None,
         vendor="nvidia",
         gpus=gpus,
-        product=_common(gpu.product for gpu in gpus),
+        product=_find_common(gpu.product for gpu in gpus),
         mode=_NONE,
         driver=root.text("sys/module/nvidia/version"),
     )
 
 
-def fingerprint(system: System) -> Fingerprint:
+def make_fingerprint(system: System) -> Fingerprint:
     """Fingerprint that must agree inside a session, as far as the machine says it."""
     return Fingerprint(
         product=system.product,
@@ -109,9 +109,9 @@ def fingerprint(system: System) -> Fingerprint:
     )
 
 
-def changes(before: System, after: System) -> tuple[str, ...]:
+def compare_systems(before: System, after: System) -> tuple[str, ...]:
     """Changes of the machine between two detections; results of both must not be pooled."""
-    olds, news = _state(before), _state(after)
+    olds, news = _list_state(before), _list_state(after)
     return tuple(
         f"{what} was {olds.get(what) or 'unknown'}, is {news.get(what) or 'unknown'}"
         for what in sorted(olds.keys() | news.keys())
@@ -119,7 +119,7 @@ def changes(before: System, after: System) -> tuple[str, ...]:
     )
 
 
-def _state(system: System) -> dict[str, str | None]:
+def _list_state(system: System) -> dict[str, str | None]:
     """What must stay as it is, by name."""
     return {
         "the start of the machine": system.boot_id,
@@ -133,7 +133,7 @@ def _state(system: System) -> dict[str, str | None]:
     }
 
 
-def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
+def _read_sysfs(root: SystemRoot, *, with_links: bool) -> System:
     """Read the system from sysfs, before anybody else is asked."""
     nodes, n_hidden = read_nodes(root)
     nodes_of: dict[str, list[KfdNode]] = {}
@@ -141,20 +141,22 @@ def _from_sysfs(root: SystemRoot, *, with_links: bool) -> System:
         nodes_of.setdefault(node.oam, []).append(node)
     for address in pci.list_driven_devices(root):
         nodes_of.setdefault(address, [])
-    oams = {address: _oam(root, address, there) for address, there in nodes_of.items()}
+    oams = {address: _read_oam(root, address, there) for address, there in nodes_of.items()}
     system = System(
         root=root.path,
         status="unknown",
         vendor="amd" if oams else None,
         oams=tuple(oams.values()),
-        gpus=tuple(_gpu(root, index, node, oams[node.oam]) for index, node in enumerate(nodes)),
-        links=_links(root, nodes) if with_links else (),
+        gpus=tuple(
+            _read_gpu(root, index, node, oams[node.oam]) for index, node in enumerate(nodes)
+        ),
+        links=_read_links(root, nodes) if with_links else (),
         n_hidden=n_hidden,
     )
-    return _with_common_mode(root, system)
+    return _add_common_mode(root, system)
 
 
-def _with_common_mode(root: SystemRoot, system: System) -> System:
+def _add_common_mode(root: SystemRoot, system: System) -> System:
     """The common answer for the machine, as the plugin gives it where no HIP names a GPU."""
     live = system.live_oams
     if not live and system.n_hidden:
@@ -165,11 +167,11 @@ def _with_common_mode(root: SystemRoot, system: System) -> System:
         return replace(system, reason="/sys/bus/pci cannot be read")
     system = replace(
         system,
-        product=_common(oam.product for oam in live),
-        arch=_common(oam.arch for oam in live),
-        device_id=_common(oam.device_id for oam in live),
-        cu_count=_common(oam.cu_count for oam in live),
-        mode=_common(oam.mode for oam in live),
+        product=_find_common(oam.product for oam in live),
+        arch=_find_common(oam.arch for oam in live),
+        device_id=_find_common(oam.device_id for oam in live),
+        cu_count=_find_common(oam.cu_count for oam in live),
+        mode=_find_common(oam.mode for oam in live),
     )
     if len({(oam.arch, oam.device_id, oam.mode) for oam in live}) > 1:
         return replace(system, reason="the GPUs are not alike")
@@ -179,24 +181,24 @@ def _with_common_mode(root: SystemRoot, system: System) -> System:
     return replace(system, status="known")
 
 
-def _common(values: Iterable[T]) -> T | None:
+def _find_common(values: Iterable[T]) -> T | None:
     """Return the value that all are, None where they differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _arch_text(gfx: int) -> str | None:
+def _format_arch(gfx: int) -> str | None:
     """``gfx90a`` of 90010: the step is one hexadecimal digit."""
     return f"gfx{gfx // 10000}{gfx // 100 % 100}{gfx % 100:x}" if gfx else None
 
 
-def _gfx_of_device(device_id: int | None) -> int:
+def _guess_gfx(device_id: int | None) -> int:
     """Stands in for the arch where KFD cannot be read; ranges as in the plugin."""
     family = (device_id or 0) & ~0x1F
     return {0x74A0: 90402, 0x75A0: 90500}.get(family, 0)
 
 
-def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
+def _read_oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
     first = nodes[0] if nodes else None
     values = first.values if first else {}
     node_place = f"/{first.folder}/properties" if first else _TABLE
@@ -204,19 +206,19 @@ def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
     device_id = values.get("device_id") or None
     if device_id is not None:
         device_place = node_place
-    elif 0 < (read := hexadecimal(text) or 0) <= 0xFFFFFFFF:
+    elif 0 < (read := parse_hexadecimal(text) or 0) <= 0xFFFFFFFF:
         device_id = read
     gfx = values.get("gfx_target_version", 0)
     arch_place = node_place if gfx else _TABLE
-    gfx = gfx or _gfx_of_device(device_id)
+    gfx = gfx or _guess_gfx(device_id)
     n_xccs = values.get("num_xcc", 0)
-    mode, mode_place, memory_place = _mode_of(root, address, gfx, n_xccs)
-    product = product_of(device_id)
+    mode, mode_place, memory_place = _read_mode(root, address, gfx, n_xccs)
+    product = find_product(device_id)
     numa_place = f"{pci.DEVICES}/{address}.0/numa_node"
     return Oam(
         address=address,
         product=product.name if product else None,
-        arch=_arch_text(gfx),
+        arch=_format_arch(gfx),
         device_id=device_id,
         cu_count=(first.n_cus or None) if first else None,
         mode=mode,
@@ -224,7 +226,7 @@ def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
         n_expected=product.n_xcds // n_xccs if product and product.n_xcds and n_xccs else None,
         numa_node=root.number(numa_place),
         identity=first.identity if first else None,
-        contradiction=_contradiction(mode, len(nodes), n_xccs),
+        contradiction=_find_contradiction(mode, len(nodes), n_xccs),
         sources={
             "device_id": device_place,
             "product": _TABLE,
@@ -237,7 +239,9 @@ def _oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
     )
 
 
-def _mode_of(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mode | None, str, str]:
+def _read_mode(
+    root: SystemRoot, address: str, gfx: int, n_xccs: int
+) -> tuple[Mode | None, str, str]:
     """Find the partition mode of a GPU from its driver's files.
 
     Returns:
@@ -260,7 +264,7 @@ def _mode_of(root: SystemRoot, address: str, gfx: int, n_xccs: int) -> tuple[Mod
     return Mode(compute=compute, memory=memory), place, memory_place
 
 
-def _contradiction(mode: Mode | None, n_nodes: int, n_xccs: int) -> str | None:
+def _find_contradiction(mode: Mode | None, n_nodes: int, n_xccs: int) -> str | None:
     compute = mode.compute if mode else None
     if compute == "SPX" and n_nodes > 1:
         return f"the driver says SPX, KFD lists {n_nodes} devices on it"
@@ -269,10 +273,10 @@ def _contradiction(mode: Mode | None, n_nodes: int, n_xccs: int) -> str | None:
     return None
 
 
-def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
+def _read_gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
     device_id = node.values.get("device_id") or oam.device_id
-    product = product_of(device_id)
-    xcds = dies_of(device_id, node.partition, node.values.get("num_xcc"))
+    product = find_product(device_id)
+    xcds = list_xcds(device_id, node.partition, node.values.get("num_xcc"))
     minor = node.values.get("drm_render_minor") or None
     sees_dev = minor is not None and root.at("dev").is_dir()
     return Gpu(
@@ -280,10 +284,10 @@ def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
         oam=node.oam,
         partition=node.partition,
         product=product.name if product else None,
-        arch=_arch_text(node.values.get("gfx_target_version", 0)) or oam.arch,
+        arch=_format_arch(node.values.get("gfx_target_version", 0)) or oam.arch,
         cu_count=node.n_cus or None,
         xcds=xcds,
-        iods=io_dies_of(device_id, xcds),
+        iods=list_iods(device_id, xcds),
         identity=node.identity,
         render_minor=minor,
         can_open=root.at(f"dev/dri/renderD{minor}").exists() if sees_dev else None,
@@ -292,7 +296,7 @@ def _gpu(root: SystemRoot, index: int, node: KfdNode, oam: Oam) -> Gpu:
     )
 
 
-def _links(root: SystemRoot, nodes: Sequence[KfdNode]) -> tuple[XgmiLink, ...]:
+def _read_links(root: SystemRoot, nodes: Sequence[KfdNode]) -> tuple[XgmiLink, ...]:
     index_of = {node.number: index for index, node in enumerate(nodes)}
     return tuple(
         XgmiLink(origin=index, target=index_of[target], hops=count_hops(weight))
@@ -302,7 +306,7 @@ def _links(root: SystemRoot, nodes: Sequence[KfdNode]) -> tuple[XgmiLink, ...]:
     )
 
 
-def _asked(
+def _ask_smi(
     root: SystemRoot,
     system: System,
     variables: Mapping[str, str],
@@ -312,9 +316,9 @@ def _asked(
     """Ask amdsmi, which speaks of the running machine: a captured tree is never held against it."""
     if not root.is_live:
         return Smi(detail="it speaks of the running machine alone")
-    folder = smi.bindings(rocm, site_packages)
+    folder = smi.find_bindings(rocm, site_packages)
     if folder is None:
         return Smi(status="not installed")
     if not system.oams and not root.at("dev/kfd").exists():
         return Smi(source=str(folder), detail="there is no AMD GPU")
-    return smi.query(smi.runner(folder, variables), folder)
+    return smi.query_devices(smi.make_runner(folder, variables), folder)

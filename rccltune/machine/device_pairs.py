@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 
 from rccltune.machine.system import Gpu, System, XgmiLink
-from rccltune.machine.visible_devices import VISIBLE, visible_devices
+from rccltune.machine.visible_devices import VISIBLE, find_visible_devices
 from rccltune.model.errors import MachineError
 from rccltune.model.link_map import LinkClass
 
@@ -21,7 +21,7 @@ class DevicePair:
     link: LinkClass
 
 
-def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
+def find_usable_devices(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
     """The devices that a job started from here sees, at least two.
 
     Args:
@@ -39,7 +39,7 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
             hint="rccltune doctor says what hides the GPUs; in a container pass /dev/kfd and "
             "/dev/dri on.",
         )
-    gpus = visible_devices(system.gpus, system.vendor, variables)
+    gpus = find_visible_devices(system.gpus, system.vendor, variables)
     if len(gpus) < 2:
         some = f"of {len(system.gpus)} " if len(system.gpus) > len(gpus) else ""
         raise MachineError(
@@ -51,33 +51,33 @@ def usable(system: System, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
     return gpus
 
 
-def pairs(gpus: Sequence[Gpu], links: Sequence[XgmiLink]) -> tuple[DevicePair, ...]:
+def pair_devices(gpus: Sequence[Gpu], links: Sequence[XgmiLink]) -> tuple[DevicePair, ...]:
     """Every pair of devices with its class, in the order of the devices."""
     hops = {(link.origin, link.target): link.hops for link in links}
     return tuple(
-        DevicePair(first=a, second=b, link=_class(a, b, hops))
+        DevicePair(first=a, second=b, link=_classify_pair(a, b, hops))
         for a, b in combinations(sorted(gpus, key=lambda gpu: gpu.index), 2)
     )
 
 
-def representatives(every: Sequence[DevicePair], per_class: int) -> tuple[DevicePair, ...]:
+def choose_pairs(every: Sequence[DevicePair], per_class: int) -> tuple[DevicePair, ...]:
     """A few pairs of each class, the nearest class first.
 
     They are spread over the relations that a class has (which I/O dies of an OAM, which two OAMs)
     and, within a relation, over the machine, so that one slow OAM does not speak for all. All
     pairs of a class where it has no more than ``per_class``.
     """
-    chosen: list[DevicePair] = []
+    choice: list[DevicePair] = []
     for link in LinkClass:
         relations: dict[object, list[DevicePair]] = {}
         for pair in every:
             if pair.link is link:
-                relations.setdefault(_relation(pair), []).append(pair)
-        chosen += _spread(list(relations.values()), per_class)
-    return tuple(chosen)
+                relations.setdefault(_find_relation(pair), []).append(pair)
+        choice += _spread_pairs(list(relations.values()), per_class)
+    return tuple(choice)
 
 
-def _class(a: Gpu, b: Gpu, hops: Mapping[tuple[int, int], int | None]) -> LinkClass:
+def _classify_pair(a: Gpu, b: Gpu, hops: Mapping[tuple[int, int], int | None]) -> LinkClass:
     if a.oam == b.oam:
         if not (a.iods and b.iods):
             return LinkClass.INSIDE_OAM
@@ -92,13 +92,13 @@ def _class(a: Gpu, b: Gpu, hops: Mapping[tuple[int, int], int | None]) -> LinkCl
     return LinkClass.ONE_LINK if n_links <= 1 else LinkClass.MORE_LINKS
 
 
-def _relation(pair: DevicePair) -> object:
+def _find_relation(pair: DevicePair) -> object:
     if pair.first.oam == pair.second.oam:
         return pair.first.iods, pair.second.iods
     return pair.first.oam, pair.second.oam
 
 
-def _spread(relations: Sequence[Sequence[DevicePair]], wanted: int) -> list[DevicePair]:
+def _spread_pairs(relations: Sequence[Sequence[DevicePair]], wanted: int) -> list[DevicePair]:
     """Pairs of evenly spaced relations, in each from another place of the machine."""
     n_used = min(len(relations), wanted)
     used = [relations[i * len(relations) // n_used] for i in range(n_used)]

@@ -11,7 +11,7 @@ from typing import Final
 
 from rccltune.machine.checks import gpu, host, job_environment
 from rccltune.machine.findings import Finding, Severity
-from rccltune.machine.gpu_findings import gpu_findings
+from rccltune.machine.gpu_findings import find_gpu_findings
 from rccltune.machine.host_state import HostState
 
 CHECKS: Final[tuple[Callable[[HostState], Iterator[Finding]], ...]] = (
@@ -22,9 +22,9 @@ CHECKS: Final[tuple[Callable[[HostState], Iterator[Finding]], ...]] = (
 _ORDER: Final = tuple(Severity)
 
 
-def diagnose_host(facts: HostState) -> tuple[Finding, ...]:
+def diagnose_host(state: HostState) -> tuple[Finding, ...]:
     """All findings in order of harm: what stops a sweep, then what makes figures unrepeatable."""
-    findings = [*gpu_findings(facts.system, facts.variables)]
+    findings = [*find_gpu_findings(state.system, state.variables)]
     for check in CHECKS:
-        findings.extend(check(facts))
+        findings.extend(check(state))
     return tuple(sorted(findings, key=lambda one: (_ORDER.index(one.severity), not one.spoils)))

@@ -7,10 +7,10 @@ from typing import Final
 
 from rccltune.machine.findings import Finding, notes, stops, warns
 from rccltune.machine.kfd import NODES
-from rccltune.machine.mode_change import commands
-from rccltune.machine.products import product_of
+from rccltune.machine.mode_change import list_commands
+from rccltune.machine.products import find_product
 from rccltune.machine.system import Oam, System
-from rccltune.machine.visible_devices import in_force, visible_devices
+from rccltune.machine.visible_devices import find_visible_devices, read_visible_lists
 from rccltune.model.errors import MachineError
 
 _KFD: Final = f"/{NODES}"
@@ -18,20 +18,20 @@ _CONTAINER: Final = "start the container with --device=/dev/kfd --device=/dev/dr
 _NVIDIA: Final = "modprobe nvidia (root); start the container with --gpus all"
 
 
-def gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding, ...]:
+def find_gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding, ...]:
     """Everything about the GPUs themselves that changes what can be measured."""
     return (
-        *_presence(system),
-        *_hidden(system),
-        *_partitions(system),
-        *_modes(system),
-        *_guests(system),
-        *_sources(system),
-        *_visible(system, variables),
+        *_check_presence(system),
+        *_check_hidden(system),
+        *_check_partitions(system),
+        *_check_modes(system),
+        *_check_guests(system),
+        *_check_sources(system),
+        *_check_visible(system, variables),
     )
 
 
-def _presence(system: System) -> Iterator[Finding]:
+def _check_presence(system: System) -> Iterator[Finding]:
     models = dict.fromkeys(gpu.product for gpu in system.gpus if gpu.product)
     if system.vendor == "nvidia" and not models:
         yield stops(
@@ -66,7 +66,7 @@ def _presence(system: System) -> Iterator[Finding]:
         )
 
 
-def _hidden(system: System) -> Iterator[Finding]:
+def _check_hidden(system: System) -> Iterator[Finding]:
     unseen = [oam.address for oam in system.oams if oam.n_gpus == 0]
     if system.n_hidden:
         n_visible = len(system.gpus)
@@ -94,27 +94,27 @@ def _hidden(system: System) -> Iterator[Finding]:
             _KFD,
             remedy=f"{_CONTAINER}.",
         )
-    shut = [gpu for gpu in system.gpus if gpu.can_open is False]
-    if shut:
-        yield (stops if len(shut) == len(system.gpus) else warns)(
+    closed = [gpu for gpu in system.gpus if gpu.can_open is False]
+    if closed:
+        yield (stops if len(closed) == len(system.gpus) else warns)(
             "hidden-gpus",
-            f"{len(shut)} of {len(system.gpus)} devices have no render node here, such as "
-            f"renderD{shut[0].render_minor} of {shut[0].address}; HIP will not see them",
+            f"{len(closed)} of {len(system.gpus)} devices have no render node here, such as "
+            f"renderD{closed[0].render_minor} of {closed[0].address}; HIP will not see them",
             "/dev/dri",
             remedy="start the container with --device=/dev/dri, all of it.",
             spoils=True,
         )
 
 
-def _partitions(system: System) -> Iterator[Finding]:
+def _check_partitions(system: System) -> Iterator[Finding]:
     short = [oam for oam in system.oams if oam.n_expected and 0 < oam.n_gpus < oam.n_expected]
     if not short or system.n_hidden:
         return
     expected = sum(oam.n_expected or oam.n_gpus for oam in system.oams if oam.n_gpus)
-    named = "; ".join(f"{oam.address} lacks {_missing(system, oam)}" for oam in short)
+    words = "; ".join(f"{oam.address} lacks {_list_missing(system, oam)}" for oam in short)
     yield warns(
         "missing-partitions",
-        f"{len(system.gpus)} devices of {expected}: {named}",
+        f"{len(system.gpus)} devices of {expected}: {words}",
         _KFD,
         remedy="older kernels have 64 DRM minors and a display card (ast, mgag200) takes one: "
         "modprobe -r ast; modprobe -r amdgpu; modprobe amdgpu (root), or blacklist ast; else "
@@ -123,13 +123,13 @@ def _partitions(system: System) -> Iterator[Finding]:
     )
 
 
-def _missing(system: System, oam: Oam) -> str:
+def _list_missing(system: System, oam: Oam) -> str:
     there = {gpu.partition for gpu in system.gpus if gpu.oam == oam.address}
     gone = [str(n) for n in range(oam.n_expected or 0) if n not in there]
     return f"partition {', '.join(gone)}"
 
 
-def _modes(system: System) -> Iterator[Finding]:
+def _check_modes(system: System) -> Iterator[Finding]:
     live = system.live_oams
     by_mode: dict[str, list[str]] = {}
     for oam in live:
@@ -145,13 +145,13 @@ def _modes(system: System) -> Iterator[Finding]:
         )
         return
     if len({(oam.arch, oam.mode) for oam in live}) > len({oam.arch for oam in live}):
-        named = "; ".join(f"{mode} on {', '.join(where)}" for mode, where in by_mode.items())
+        words = "; ".join(f"{mode} on {', '.join(where)}" for mode, where in by_mode.items())
         yield stops(
             "mixed-modes",
-            f"the GPUs are in different modes: {named}",
+            f"the GPUs are in different modes: {words}",
             "current_compute_partition, current_memory_partition",
-            remedy=f"set one on all (root, idle GPUs){_parted(system)}; or hide the others "
-            "with ROCR_VISIBLE_DEVICES.",
+            remedy=f"set one on all (root, idle GPUs){_hint_for_parted(system)}; or hide the "
+            "others with ROCR_VISIBLE_DEVICES.",
             spoils=True,
         )
     elif len({(oam.arch, oam.device_id) for oam in live}) > 1:
@@ -181,7 +181,7 @@ def _modes(system: System) -> Iterator[Finding]:
         )
 
 
-def _guests(system: System) -> Iterator[Finding]:
+def _check_guests(system: System) -> Iterator[Finding]:
     if any((oam.product or "").endswith(" VF") for oam in system.live_oams):
         yield notes(
             "sriov-guest",
@@ -191,15 +191,15 @@ def _guests(system: System) -> Iterator[Finding]:
         )
 
 
-def _parted(system: System) -> str:
+def _hint_for_parted(system: System) -> str:
     """The commands for the mode in which AMD would have this part partitioned."""
-    product = product_of(system.device_id)
+    product = find_product(system.device_id)
     if product is None or product.parted is None:
         return ""
-    return f", {product.parted} say: {'; '.join(commands(product.parted, system.rocm))}"
+    return f", {product.parted} say: {'; '.join(list_commands(product.parted, system.rocm))}"
 
 
-def _sources(system: System) -> Iterator[Finding]:
+def _check_sources(system: System) -> Iterator[Finding]:
     if system.disagreements:
         first, *others = system.disagreements
         yield warns(
@@ -211,24 +211,24 @@ def _sources(system: System) -> Iterator[Finding]:
         )
 
 
-def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
+def _check_visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
     """Findings of a site's own choice of devices; the runtimes end a list without a word."""
-    lists = in_force(system.vendor, variables)
+    lists = read_visible_lists(system.vendor, variables)
     if not lists or not system.gpus:
         return
-    chosen = ", ".join(f"{name}={value}" for name, value in lists.items())
+    lists_text = ", ".join(f"{name}={value}" for name, value in lists.items())
     where, unset = f"environment, {', '.join(lists)}", f"unset {' '.join(lists)}"
     try:
-        visible = visible_devices(system.gpus, system.vendor, variables)
+        visible = find_visible_devices(system.gpus, system.vendor, variables)
     except MachineError as error:
         yield warns("bad-visible-devices", error.message, where, remedy=unset, spoils=True)
         return
     if not visible:
-        yield stops("no-visible-devices", f"{chosen} hides every GPU", where, remedy=unset)
+        yield stops("no-visible-devices", f"{lists_text} hides every GPU", where, remedy=unset)
     elif len(visible) < min(len(one.split(",")) for one in lists.values()):
         yield warns(
             "bad-visible-devices",
-            f"{chosen}: {len(visible)} devices are left, since the runtime ends a list at a "
+            f"{lists_text}: {len(visible)} devices are left, since the runtime ends a list at a "
             "device that is not there, or is there twice",
             where,
             remedy=unset,
@@ -237,7 +237,7 @@ def _visible(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
     else:
         yield notes(
             "visible-devices",
-            f"{chosen} chooses and orders the devices of every job here",
+            f"{lists_text} chooses and orders the devices of every job here",
             where,
             remedy=f"{unset}, unless it belongs to what is measured.",
             spoils=True,

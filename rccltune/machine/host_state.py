@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.machine import kfd, nvidia
-from rccltune.machine.conf_files import home_of_user
+from rccltune.machine.conf_files import find_home
 from rccltune.machine.sysroot import SystemRoot
 from rccltune.machine.system import System
 
@@ -72,7 +72,7 @@ def read_host_state(system: System) -> HostState:
     return HostState(
         system=system,
         variables=dict(os.environ),
-        home=home_of_user(),
+        home=find_home(),
         limits={
             "nofile": _soft_limit(resource.RLIMIT_NOFILE),
             "memlock": _soft_limit(resource.RLIMIT_MEMLOCK),

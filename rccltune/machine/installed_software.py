@@ -45,7 +45,7 @@ _TESTS: Final = re.compile(rb"[rn]ccl-tests(?:: Version| version) *:? *(\d[\w.+-
 _MPI: Final = ((b"libmpi.so.40", "openmpi"), (b"libmpi.so.12", "mpich"), (b"libmpi", None))
 
 
-def libraries(
+def find_libraries(
     root: SystemRoot, variables: Mapping[str, str], site_packages: Iterable[Path]
 ) -> tuple[Library, ...]:
     """Libraries that a job could load; the same file under several names is one.
@@ -55,39 +55,39 @@ def libraries(
         variables: the environment.
         site_packages: folders whose wheels bring their own library.
     """
-    folders = library_folders(root, variables)
+    folders = list_library_folders(root, variables)
     for packages in site_packages:
         for owner, pattern in _WHEELS:
             folders += [(owner, folder) for folder in sorted(packages.glob(pattern))]
     found: dict[tuple[int, int], tuple[str, Path]] = {}
-    for owner, path in library_files(folders):
+    for owner, path in list_library_files(folders):
         with suppress(OSError):
             status = path.stat()
             found.setdefault((status.st_dev, status.st_ino), (owner, path))
     with ThreadPoolExecutor(4) as pool:
-        return tuple(pool.map(lambda pair: _library(*pair), found.values()))
+        return tuple(pool.map(lambda pair: _read_library(*pair), found.values()))
 
 
-def library_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[tuple[str, Path]]:
+def list_library_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[tuple[str, Path]]:
     """(owner, folder) of places that libraries are installed in, in the loader's order."""
     on_path = filter(None, variables.get("LD_LIBRARY_PATH", "").split(":"))
     return [
         *(("LD_LIBRARY_PATH", root.at(folder)) for folder in on_path),
-        ("ROCm", rocm_folder(root, variables) / "lib"),
-        *(("the system", folder) for folder in (_known_to_loader() if root.is_live else ())),
+        ("ROCm", find_rocm(root, variables) / "lib"),
+        *(("the system", folder) for folder in (_list_loader_folders() if root.is_live else ())),
         *(("the system", root.at(folder)) for folder in _SYSTEM),
     ]
 
 
-def _known_to_loader() -> Iterable[Path]:
+def _list_loader_folders() -> Iterable[Path]:
     """Folders that ldconfig lists, those with RCCL before those with NCCL."""
     program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    said = run_program([program, "-p"], timeout_s=60).out if program is not None else ""
-    listed = sorted(map(Path, _LISTED.findall(said)), key=lambda path: "nccl" in path.name)
-    return dict.fromkeys(path.parent for path in listed)
+    text = run_program([program, "-p"], timeout_s=60).out if program is not None else ""
+    files = sorted(map(Path, _LISTED.findall(text)), key=lambda path: "nccl" in path.name)
+    return dict.fromkeys(path.parent for path in files)
 
 
-def library_files(folders: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+def list_library_files(folders: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
     """(owner, file) of each library in some folders."""
     for owner, folder in folders:
         for name in NAMES:
@@ -95,12 +95,12 @@ def library_files(folders: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Pa
                 yield owner, folder / name
 
 
-def _library(owner: str, path: Path) -> Library:
+def _read_library(owner: str, path: Path) -> Library:
     real = path.resolve()
-    return Library(path=real, owner=owner, version=version_of(real), sha256=sha256_of(real))
+    return Library(path=real, owner=owner, version=read_version(real), sha256=hash_file(real))
 
 
-def sha256_of(path: Path) -> str | None:
+def hash_file(path: Path) -> str | None:
     """Hash of a file of any size, None where it cannot be read."""
     digest = hashlib.sha256()
     try:
@@ -112,24 +112,24 @@ def sha256_of(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
+def find_benchmarks(folders: Iterable[Path]) -> tuple[Benchmark, ...]:
     """Programs of rccl-tests in the folders; of a program in several, the first counts."""
     programs: dict[str, Benchmark] = {}
     for folder in folders:
         for collective in Collective:
             path = folder / collective.benchmark
             if collective.benchmark not in programs and is_file(path):
-                programs[collective.benchmark] = _benchmark(path)
+                programs[collective.benchmark] = _read_benchmark(path)
     return tuple(programs.values())
 
 
-def benchmark_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[Path]:
+def list_benchmark_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[Path]:
     """Folders that may hold benchmarks: those on PATH and the usual places."""
     on_path = [root.at(folder) for folder in variables.get("PATH", "").split(":") if folder]
-    return [*on_path, rocm_folder(root, variables) / "bin", root.at("opt/rccl-tests/build")]
+    return [*on_path, find_rocm(root, variables) / "bin", root.at("opt/rccl-tests/build")]
 
 
-def _benchmark(path: Path) -> Benchmark:
+def _read_benchmark(path: Path) -> Benchmark:
     try:
         content = path.read_bytes()
     except OSError:
@@ -140,24 +140,24 @@ def _benchmark(path: Path) -> Benchmark:
         path=path,
         version=version[1].decode("ascii", "replace") if version else None,
         sha256=hashlib.sha256(content).hexdigest() if content else None,
-        mpi=_family(content),
+        mpi=_find_family(content),
         simulated=SIMULATED_MARK in content,
     )
 
 
-def linked_mpi(program: Path) -> str | None:
+def find_linked_mpi(program: Path) -> str | None:
     """Family of MPI that a program is linked to, None where that cannot be read off.
 
     A script around the benchmark, or one linked statically, names no library.
     """
     try:
-        family = _family(program.read_bytes())
+        family = _find_family(program.read_bytes())
     except OSError:
         return None
     return None if family == "none" else family
 
 
-def _family(content: bytes) -> str | None:
+def _find_family(content: bytes) -> str | None:
     """``none`` where no MPI library is named, None for one that is not known."""
     return next((family for mark, family in _MPI if mark in content), "none")
 
@@ -175,7 +175,7 @@ def find_launchers(variables: Mapping[str, str]) -> tuple[LauncherProgram, ...]:
     )
 
 
-def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path:
+def find_rocm(root: SystemRoot, variables: Mapping[str, str]) -> Path:
     """The ROCm installation: what the environment names, else /opt/rocm, else the newest there."""
     named = [variables[name] for name in ("ROCM_PATH", "ROCM_HOME") if variables.get(name)]
     folders = [root.at(name) for name in (*named, "opt/rocm")]
@@ -183,7 +183,7 @@ def rocm_folder(root: SystemRoot, variables: Mapping[str, str]) -> Path:
     return next((folder for folder in folders if is_folder(folder)), folders[0])
 
 
-def named_library(named: Path) -> Path:
+def find_named_library(named: Path) -> Path:
     """The file that was named, or the librccl in the folder that was.
 
     Raises:
@@ -205,7 +205,7 @@ _MARK: Final = b"CCL version"
 _LONGEST: Final = 64
 
 
-def library_of(program: Path, variables: Mapping[str, str]) -> Path | None:
+def find_loaded_library(program: Path, variables: Mapping[str, str]) -> Path | None:
     """The librccl or libnccl that the loader finds for a program.
 
     Args:
@@ -221,12 +221,12 @@ def library_of(program: Path, variables: Mapping[str, str]) -> Path | None:
     return Path(match[1]) if match is not None else None
 
 
-def version_of(library: Path) -> str | None:
+def read_version(library: Path) -> str | None:
     """``RCCL 2.20.5+hip6.2``, as compiled into a library; None where it is not there.
 
     Built for every GPU a library has a gigabyte and more: it is searched where it lies.
     """
-    with suppress(OSError, ValueError), mapped(library) as content:
+    with suppress(OSError, ValueError), map_file(library) as content:
         at = content.find(_MARK)
         while at >= 0:
             match = VERSION.match(content[max(0, at - 1) : at + _LONGEST])
@@ -237,7 +237,7 @@ def version_of(library: Path) -> str | None:
 
 
 @contextmanager
-def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
+def map_file(path: Path) -> Iterator[bytes | mmap.mmap]:
     """Its bytes, mapped and not read.
 
     Raises:
@@ -253,9 +253,9 @@ def mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
             yield content
 
 
-def has_any(path: Path, *marks: bytes) -> bool:
+def contains_any(path: Path, *marks: bytes) -> bool:
     """Whether one of these stands in it; raises as :func:`mapped` does."""
-    with mapped(path) as content:
+    with map_file(path) as content:
         return any(content.find(mark) >= 0 for mark in marks)
 
 
@@ -266,6 +266,6 @@ _OWN_READER: Final = (b"TUNER/CsvTuner", b"Using built-in CSV tuner", b"RcclCsvT
 def reads_rules(library: Path) -> bool:
     """Whether a library has a reader of rule files itself, as its own words tell."""
     try:
-        return has_any(library, *_OWN_READER)
+        return contains_any(library, *_OWN_READER)
     except (OSError, ValueError):
         return False

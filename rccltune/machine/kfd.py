@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rccltune.machine.sysroot import MAX_PROPERTIES, SystemRoot, first_line, unsigned, words
+from rccltune.machine.sysroot import (
+    MAX_PROPERTIES,
+    SystemRoot,
+    parse_unsigned,
+    split_words,
+    take_first_line,
+)
 
 NODES: Final = "sys/class/kfd/kfd/topology/nodes"
 PROCESSES: Final = "sys/class/kfd/kfd/proc"
@@ -71,7 +77,8 @@ def read_nodes(root: SystemRoot) -> tuple[list[KfdNode], int]:
         folder = f"{NODES}/{name}"
         try:
             # Zero for CPUs; a line that is no number is a GPU's, as for the plugin.
-            if unsigned(first_line(root.content(f"{folder}/gpu_id", MAX_PROPERTIES))) == 0:
+            gpu_id = take_first_line(root.content(f"{folder}/gpu_id", MAX_PROPERTIES))
+            if parse_unsigned(gpu_id) == 0:
                 continue
             data = root.content(f"{folder}/properties", MAX_PROPERTIES)
         except PermissionError:
@@ -79,7 +86,7 @@ def read_nodes(root: SystemRoot) -> tuple[list[KfdNode], int]:
         except OSError:
             continue
         else:
-            nodes.append(_node(name, folder, parse_properties(data)))
+            nodes.append(_make_node(name, folder, parse_properties(data)))
     return nodes, n_hidden
 
 
@@ -95,8 +102,8 @@ def parse_properties(data: bytes) -> dict[str, int]:
     """
     values: dict[str, int] = {}
     for line in data.split(b"\n"):
-        pair = words(line)
-        value = unsigned(pair[1]) if len(pair) == 2 else None
+        pair = split_words(line)
+        value = parse_unsigned(pair[1]) if len(pair) == 2 else None
         name = pair[0].decode("latin-1") if pair else ""
         if value is not None and (value <= _LIMIT or name in _WIDE):
             values[name] = value
@@ -123,7 +130,7 @@ def count_hops(weight: int) -> int | None:
     return weight // _ONE_LINK if weight > 0 and weight % _ONE_LINK == 0 else None
 
 
-def _node(name: str, folder: str, values: Mapping[str, int]) -> KfdNode:
+def _make_node(name: str, folder: str, values: Mapping[str, int]) -> KfdNode:
     location = values.get("location_id", 0)
     return KfdNode(
         number=int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else None,

@@ -18,10 +18,10 @@ from typing import Final
 from rccltune.launch import signals
 from rccltune.machine.child_program import run_program
 from rccltune.machine.kfd import list_processes
-from rccltune.machine.products import product_of
+from rccltune.machine.products import find_product
 from rccltune.machine.smi import Runner
 from rccltune.machine.sysroot import SystemRoot
-from rccltune.machine.system import System, mode_text
+from rccltune.machine.system import System, format_mode
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
@@ -41,21 +41,22 @@ def check_mode(wanted: Mode | None, system: System) -> None:
             message has both, the hint the commands.
     """
     # Where the driver names no mode, the user's word is the only one there is.
-    unsaid = system.status == "known" and system.mode is None
-    if wanted is None or unsaid or fits(wanted, system):
+    is_unknown = system.status == "known" and system.mode is None
+    if wanted is None or is_unknown or fits(wanted, system):
         return
-    product = product_of(system.device_id)
+    product = find_product(system.device_id)
     if product is not None and product.lacks(wanted):
         raise MachineError(
-            f"--mode {mode_text(wanted)} was asked for, and {product.name} has no {wanted.memory}",
+            f"--mode {format_mode(wanted)} was asked for, and {product.name} has no "
+            f"{wanted.memory}",
             where="/sys/bus/pci/drivers/amdgpu/*/device",
             hint=f"say --mode {product.parted or 'auto'}.",
         )
-    found = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
+    mode = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
     raise MachineError(
-        f"--mode {mode_text(wanted)} was asked for, and the mode of this machine is {found}",
+        f"--mode {format_mode(wanted)} was asked for, and the mode of this machine is {mode}",
         where="/sys/bus/pci/drivers/amdgpu/*/current_{compute,memory}_partition",
-        hint=_hint(wanted, system),
+        hint=_hint_for(wanted, system),
     )
 
 
@@ -72,7 +73,7 @@ def fits(wanted: Mode, system: System) -> bool:
 RELOAD: Final = ("modprobe -r amdgpu", "modprobe amdgpu")
 
 
-def commands(wanted: Mode, rocm: str | None) -> tuple[str, ...]:
+def list_commands(wanted: Mode, rocm: str | None) -> tuple[str, ...]:
     """Commands of an administrator to set a mode, as AMD's manuals of a ROCm order them."""
     compute = wanted.compute and f"amd-smi set --gpu all --compute-partition {wanted.compute}"
     memory = wanted.memory and f"amd-smi set --gpu all --memory-partition {wanted.memory}"
@@ -81,7 +82,7 @@ def commands(wanted: Mode, rocm: str | None) -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
-def _hint(wanted: Mode, system: System) -> str:
+def _hint_for(wanted: Mode, system: System) -> str:
     if system.vendor != "amd":
         return "say --mode none: these GPUs have no partitions."
     if wanted.compute is None:
@@ -89,7 +90,7 @@ def _hint(wanted: Mode, system: System) -> str:
     return join_lines(
         [
             "set it (idle GPUs; a memory mode takes a reload of the driver):",
-            *(f"        sudo {command}" for command in commands(wanted, system.rocm)),
+            *(f"        sudo {command}" for command in list_commands(wanted, system.rocm)),
             f"      or let --apply-mode do it and put it back; or say --mode {system.mode_text}.",
         ]
     )
@@ -108,13 +109,13 @@ Modes = Mapping[str, Mode]
 ModeCall = tuple[str, Mapping[str, str]]
 
 
-def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
+def list_obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]:
     """Why a mode cannot be set, or could not be put back; empty where it can."""
     if system.vendor != "amd":
         return ("there is no AMD GPU",)
     reasons = [] if is_root else ["you are not root"]
-    reasons += _in_use(system)
-    product = product_of(system.device_id)
+    reasons += _list_users(system)
+    product = find_product(system.device_id)
     if product is not None and product.lacks(wanted):
         reasons.append(f"{product.name} has no {wanted.memory}")
     for oam in system.oams:
@@ -128,7 +129,7 @@ def obstacles(system: System, wanted: Mode, *, is_root: bool) -> tuple[str, ...]
     return tuple(reasons)
 
 
-def _in_use(system: System) -> list[str]:
+def _list_users(system: System) -> list[str]:
     users = list_processes(SystemRoot(system.root))
     return [f"the GPUs are in use by process {', '.join(users)}"] if users else []
 
@@ -139,12 +140,12 @@ def reload_driver(system: System) -> None:
     Raises:
         MachineError: something holds a GPU, or the kernel refused.
     """
-    reasons = _in_use(system)
+    reasons = _list_users(system)
     for command in () if reasons else RELOAD:
         ended = run_program(command.split(), timeout_s=MEMORY_TIMEOUT_S)
         if ended.code != 0:
-            said = (ended.err or ended.out).strip().splitlines()[-1:] or ["no answer"]
-            reasons.append(f"{command}: {said[0]}")
+            answer = (ended.err or ended.out).strip().splitlines()[-1:] or ["no answer"]
+            reasons.append(f"{command}: {answer[0]}")
             break
     if reasons:
         raise MachineError(
@@ -157,12 +158,12 @@ def plan_calls(now: Modes, wanted: Modes) -> list[ModeCall]:
     """The calls that lead from one set of modes to another, in an order that the driver takes."""
     compute = {a: m.compute for a, m in wanted.items() if m.compute and now[a].compute != m.compute}
     memory = {a: m.memory for a, m in wanted.items() if m.memory and now[a].memory != m.memory}
-    fewer = any(_pieces(wanted[a].memory) < _pieces(now[a].memory) for a in memory)
+    fewer = any(_count_pieces(wanted[a].memory) < _count_pieces(now[a].memory) for a in memory)
     calls: list[ModeCall] = [("compute", compute), ("memory", memory)]
     return [call for call in (reversed(calls) if fewer else calls) if call[1]]
 
 
-def _pieces(memory: str | None) -> int:
+def _count_pieces(memory: str | None) -> int:
     return int(memory.removeprefix("NPS")) if memory else 1
 
 
@@ -185,7 +186,7 @@ def apply_mode(
     Args:
         wanted: mode for every OAM.
         system: the machine as it is.
-        run: puts a request to amdsmi, see ``smi.runner``.
+        run: puts a request to amdsmi, see ``smi.make_runner``.
         look: detects the machine again.
         reporter: says what is being done.
         is_root: whether this process is root, None to find out.
@@ -198,18 +199,18 @@ def apply_mode(
         yield system
         return
     by_root = os.geteuid() == 0 if is_root is None else is_root
-    hindered = obstacles(system, wanted, is_root=by_root)
-    if hindered:
+    obstacles = list_obstacles(system, wanted, is_root=by_root)
+    if obstacles:
         raise MachineError(
-            f"the mode cannot be set to {mode_text(wanted)}: {'; '.join(hindered)}",
-            hint=f"set it by hand: {'; '.join(commands(wanted, system.rocm))}",
+            f"the mode cannot be set to {format_mode(wanted)}: {'; '.join(obstacles)}",
+            hint=f"set it by hand: {'; '.join(list_commands(wanted, system.rocm))}",
         )
     before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
-    target = {a: _merged(wanted, mode) for a, mode in before.items()}
-    back = "; ".join(commands(next(iter(before.values())), system.rocm))
+    target = {a: _merge_modes(wanted, mode) for a, mode in before.items()}
+    back = "; ".join(list_commands(next(iter(before.values())), system.rocm))
     setter = _Setter(run=run, look=look, reload=reload, reporter=reporter)
     reporter.say(
-        f"Setting {mode_text(wanted)} on all GPUs of the node; a new memory mode reloads the "
+        f"Setting {format_mode(wanted)} on all GPUs of the node; a new memory mode reloads the "
         f"driver. Should this be killed, go back by hand: {back}"
     )
     with signals.interruptible():
@@ -225,15 +226,15 @@ def _put_back(before: Modes, setter: _Setter, rocm: str | None) -> None:
     try:
         setter.change(before)
     except MachineError as error:
-        named = "; ".join(f"{a} had {mode_text(m)}" for a, m in sorted(before.items()))
+        words = "; ".join(f"{a} had {format_mode(m)}" for a, m in sorted(before.items()))
         raise MachineError(
             f"the mode was not put back: {error.message}",
-            where=named,
-            hint="; ".join(commands(next(iter(before.values())), rocm)),
+            where=words,
+            hint="; ".join(list_commands(next(iter(before.values())), rocm)),
         ) from error
 
 
-def _merged(wanted: Mode, now: Mode) -> Mode:
+def _merge_modes(wanted: Mode, now: Mode) -> Mode:
     """A half that is not asked for stays as it is."""
     return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
 
@@ -266,7 +267,7 @@ class _Setter:
                 return system
         raise MachineError(
             f"the machine is in {system.mode_text} after the change, which is not what was set",
-            hint="; ".join(commands(next(iter(wanted.values())), system.rocm))
+            hint="; ".join(list_commands(next(iter(wanted.values())), system.rocm))
             + "; dmesg says why it did not hold.",
         )
 
@@ -289,10 +290,12 @@ class _Setter:
 def _call(what: str, values: Mapping[str, str], run: Runner) -> None:
     limit = MEMORY_TIMEOUT_S if what == "memory" else COMPUTE_TIMEOUT_S
     status, answer = run({"action": "set", "what": what, "wanted": dict(values)}, limit)
-    done = answer.get("done")
-    if status != "answered" or not isinstance(done, dict):
+    results = answer.get("done")
+    if status != "answered" or not isinstance(results, dict):
         raise MachineError(f"amdsmi {status} while setting a mode: {answer.get('failed')}")
-    bad = {str(a): str(said) for a, said in done.items() if said != "ok"}
-    if bad:
-        named = "; ".join(f"{a}: {_CODES.get(said, said)}" for a, said in sorted(bad.items()))
-        raise MachineError(f"amdsmi did not set the {what} mode: {named}")
+    refusals = {str(a): str(answer) for a, answer in results.items() if answer != "ok"}
+    if refusals:
+        words = "; ".join(
+            f"{a}: {_CODES.get(answer, answer)}" for a, answer in sorted(refusals.items())
+        )
+        raise MachineError(f"amdsmi did not set the {what} mode: {words}")

@@ -24,7 +24,7 @@ _LISTED: Final = re.compile(r"GPU (\d+): (.+?) \(UUID: ([\w-]+)\)")
 
 def find_gpus(root: SystemRoot, variables: Mapping[str, str]) -> tuple[Gpu, ...]:
     """The GPUs that a job can use, from the first source that lists any."""
-    listed = _ask_program(variables, "-L") if root.is_live else ""
+    text = _ask_program(variables, "-L") if root.is_live else ""
     gpus = tuple(
         Gpu(
             index=int(number),
@@ -33,15 +33,15 @@ def find_gpus(root: SystemRoot, variables: Mapping[str, str]) -> tuple[Gpu, ...]
             identity=uuid,
             source="nvidia-smi -L",
         )
-        for number, product, uuid in _LISTED.findall(listed)
+        for number, product, uuid in _LISTED.findall(text)
     )
     return gpus or _read_driver(root) or _read_bus(root)
 
 
 def list_processes(variables: Mapping[str, str]) -> tuple[str, ...]:
     """Numbers of the processes that compute on the GPUs, as far as this container shows them."""
-    listed = _ask_program(variables, "--query-compute-apps=pid", "--format=csv,noheader")
-    return tuple(dict.fromkeys(word for word in listed.split() if word.isdecimal()))
+    text = _ask_program(variables, "--query-compute-apps=pid", "--format=csv,noheader")
+    return tuple(dict.fromkeys(word for word in text.split() if word.isdecimal()))
 
 
 def _ask_program(variables: Mapping[str, str], *options: str) -> str:

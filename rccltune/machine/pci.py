@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from rccltune.machine.kfd import format_address
-from rccltune.machine.sysroot import SystemRoot, first_line, hexadecimal
+from rccltune.machine.sysroot import SystemRoot, parse_hexadecimal, take_first_line
 
 DRIVER: Final = "sys/bus/pci/drivers/amdgpu"
 DEVICES: Final = "sys/bus/pci/devices"
@@ -25,15 +25,17 @@ def parse_address(name: str) -> str | None:
     if len(parts) != 3 or "." not in parts[2]:
         return None
     device, function = parts[2].split(".", 1)
-    numbers = [hexadecimal(p.encode("utf-8", "replace")) for p in (*parts[:2], device, function)]
+    numbers = [
+        parse_hexadecimal(p.encode("utf-8", "replace")) for p in (*parts[:2], device, function)
+    ]
     values = [n for n, limit in zip(numbers, _PARTS, strict=True) if n is not None and n <= limit]
     return format_address(values[0], values[1] << 8 | values[2] << 3) if len(values) == 4 else None
 
 
 def list_driven_devices(root: SystemRoot) -> tuple[str, ...]:
     """Addresses of everything that amdgpu drives, in order."""
-    found = (parse_address(name) for name in root.entries(DRIVER) or ())
-    return tuple(dict.fromkeys(address for address in found if address is not None))
+    addresses = (parse_address(name) for name in root.entries(DRIVER) or ())
+    return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
 def can_list_devices(root: SystemRoot) -> bool:
@@ -47,7 +49,7 @@ def read_attribute(root: SystemRoot, address: str, name: str) -> tuple[bytes, st
         path = f"{place}/{address}.0/{name}"
         content = root.read(path)
         if content:
-            return first_line(content), f"/{path}"
+            return take_first_line(content), f"/{path}"
     return b"", f"/{DRIVER}/{address}.0/{name}"
 
 
@@ -68,6 +70,6 @@ def list_devices(root: SystemRoot, vendor: int, classes: tuple[int, ...]) -> tup
     return tuple(
         name
         for name in root.entries(DEVICES) or ()
-        if hexadecimal(root.line(f"{DEVICES}/{name}/vendor")) == vendor
-        and (hexadecimal(root.line(f"{DEVICES}/{name}/class")) or 0) >> 8 in classes
+        if parse_hexadecimal(root.line(f"{DEVICES}/{name}/vendor")) == vendor
+        and (parse_hexadecimal(root.line(f"{DEVICES}/{name}/class")) or 0) >> 8 in classes
     )

@@ -16,9 +16,9 @@ from typing import Final
 from rccltune.machine.system import Gpu, System, XgmiLink
 from rccltune.machine.visible_devices import (
     VISIBLE,
-    in_force,
-    variables_that_choose,
-    visible_devices,
+    find_visible_devices,
+    make_device_variables,
+    read_visible_lists,
 )
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.settings import RankLocation, Scale
@@ -52,7 +52,7 @@ class RankDevices:
     remark: str | None = None
 
 
-def devices_of_ranks(
+def place_ranks(
     wanted: RankPlacement | None,
     n_ranks: int | None,
     system: System,
@@ -79,26 +79,26 @@ def devices_of_ranks(
             hint="rccltune doctor says what hides the GPUs; or leave out --rank-placement.",
         )
     if not asks and (not system.gpus or (n_ranks or 0) > len(system.gpus)):
-        return _leave_to_site(n_ranks, n_devices_on_node(system))
+        return _leave_to_site(n_ranks, count_devices(system))
     try:
         _check_numbers(system, variables)
-        gpus = visible_devices(system.gpus, system.vendor, variables)
+        gpus = find_visible_devices(system.gpus, system.vendor, variables)
     except MachineError:
         if asks:
             raise
         # Nobody asked for devices: the site's own choice passes on.
-        return _leave_to_site(n_ranks or _n_visible(system, variables), n_devices_on_node(system))
+        return _leave_to_site(n_ranks or _count_visible(system, variables), count_devices(system))
     if not asks and n_ranks is None and len(gpus) < 2:
         # A rank by itself has nobody to communicate with.
         raise MachineError(
-            f"{len(gpus)} of {n_devices_on_node(system)} GPUs can be used here, and a collective "
+            f"{len(gpus)} of {count_devices(system)} GPUs can be used here, and a collective "
             "needs two",
-            where=", ".join(in_force(system.vendor, variables)) or None,
+            where=", ".join(read_visible_lists(system.vendor, variables)) or None,
             hint="rccltune detect shows what is there; on several hosts say --hostfile and --np.",
         )
     if wanted in (RankPlacement.EVERY_OAM, RankPlacement.ACROSS_OAMS):
-        return _side_by_side(wanted, gpus, system, n_ranks)
-    chosen = _devices(wanted, gpus, system, n_ranks)
+        return _place_side_by_side(wanted, gpus, system, n_ranks)
+    chosen = _choose_devices(wanted, gpus, system, n_ranks)
     if n_ranks not in (None, len(chosen)):
         raise CommandLineError(
             f"{wanted.value if wanted else 'this machine'} has {len(chosen)} devices, and --np "
@@ -107,10 +107,10 @@ def devices_of_ranks(
         )
     if len(chosen) < 2 and wanted is not None:
         raise MachineError("a placement of one device has nothing to communicate", hint=_WHERE)
-    return _seated(_name_of(chosen, gpus, system), chosen, len(chosen), system)
+    return _place_on(_name_devices(chosen, gpus, system), chosen, len(chosen), system)
 
 
-def n_devices_on_node(system: System) -> int:
+def count_devices(system: System) -> int:
     """Devices of the node, those included that a job cannot use."""
     return len(system.gpus) + system.n_hidden
 
@@ -128,25 +128,25 @@ def check_devices(n_ranks: int, n_devices: int) -> None:
         )
 
 
-def check_visible(n_ranks: int, system: System, variables: Mapping[str, str]) -> None:
+def check_visible_devices(n_ranks: int, system: System, variables: Mapping[str, str]) -> None:
     """Stop where a rank of this host would have no device, as far as devices are known.
 
     Raises:
         MachineError: there are more ranks than devices that a job sees.
     """
-    n_devices = _n_visible(system, variables)
+    n_devices = _count_visible(system, variables)
     if n_devices is not None:
         check_devices(n_ranks, n_devices)
 
 
 def _check_numbers(system: System, variables: Mapping[str, str]) -> None:
     """Stop where which number is which device is not certain."""
-    shut = [gpu for gpu in system.gpus if gpu.can_open is False]
-    if shut:
+    closed = [gpu for gpu in system.gpus if gpu.can_open is False]
+    if closed:
         raise MachineError(
-            f"{len(shut)} of {len(system.gpus)} devices have no render node here, so that the "
+            f"{len(closed)} of {len(system.gpus)} devices have no render node here, so that the "
             "runtime numbers them otherwise than the driver does",
-            where=f"/dev/dri/renderD{shut[0].render_minor}",
+            where=f"/dev/dri/renderD{closed[0].render_minor}",
             hint="start the container with --device=/dev/dri, all of it.",
         )
     by_speed = variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
@@ -159,11 +159,11 @@ def _check_numbers(system: System, variables: Mapping[str, str]) -> None:
         )
 
 
-def _n_visible(system: System, variables: Mapping[str, str]) -> int | None:
+def _count_visible(system: System, variables: Mapping[str, str]) -> int | None:
     """Number of devices that a job sees, though not which; None where that is uncertain, too."""
     there = [gpu for gpu in system.gpus if gpu.can_open is not False]
     try:
-        return len(visible_devices(there, system.vendor, variables)) or None
+        return len(find_visible_devices(there, system.vendor, variables)) or None
     except MachineError:
         return None
 
@@ -182,18 +182,18 @@ def _leave_to_site(n_ranks: int | None, n_devices: int, n_hosts: int = 1) -> Ran
     return RankDevices(place=place, n_started=n_ranks)
 
 
-def _devices(
+def _choose_devices(
     wanted: RankPlacement | None, gpus: tuple[Gpu, ...], system: System, n_ranks: int | None
 ) -> tuple[Gpu, ...]:
     """The devices of a placement, one for each rank."""
-    oams = _by_oam(gpus)
+    oams = _group_by_oam(gpus)
     chosen: Sequence[Gpu] = ()
     if wanted is None:
         return gpus[: n_ranks or len(gpus)]
     if wanted is RankPlacement.NODE:
-        if len(gpus) < n_devices_on_node(system):
+        if len(gpus) < count_devices(system):
             raise MachineError(
-                f"{len(gpus)} of the node's {n_devices_on_node(system)} devices can be used here, "
+                f"{len(gpus)} of the node's {count_devices(system)} devices can be used here, "
                 "which is not the placement 'node'",
                 hint="unset *_VISIBLE_DEVICES or ask for the whole node; or leave out "
                 "--rank-placement.",
@@ -205,12 +205,12 @@ def _devices(
                 "how many of the first devices are meant is not said", hint="say it with --np."
             )
         return gpus[:n_ranks]
-    if wanted is RankPlacement.ONE_OAM and _per_oam(system) > 1:
-        chosen = next((oam for oam in oams if len(oam) == _per_oam(system)), ())
-    elif wanted is RankPlacement.ONE_PER_OAM and len(oams) == len(_by_oam(system.gpus)):
+    if wanted is RankPlacement.ONE_OAM and _count_per_oam(system) > 1:
+        chosen = next((oam for oam in oams if len(oam) == _count_per_oam(system)), ())
+    elif wanted is RankPlacement.ONE_PER_OAM and len(oams) == len(_group_by_oam(system.gpus)):
         chosen = [oam[0] for oam in oams]
     elif wanted is RankPlacement.ONE_IOD:
-        chosen = _one_iod(gpus)
+        chosen = _find_one_iod(gpus)
     if not chosen:
         raise MachineError(
             f"no devices that can be used here are placed as '{wanted.value}'", hint=_WHERE
@@ -218,72 +218,72 @@ def _devices(
     return tuple(chosen)
 
 
-def _by_oam(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
+def _group_by_oam(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
     oams: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         oams.setdefault(gpu.oam, []).append(gpu)
     return list(oams.values())
 
 
-def _per_oam(system: System) -> int:
+def _count_per_oam(system: System) -> int:
     """Devices on the fullest of the node's OAMs that can be seen."""
-    return max(map(len, _by_oam(system.gpus)), default=0)
+    return max(map(len, _group_by_oam(system.gpus)), default=0)
 
 
-def _one_iod(gpus: Sequence[Gpu]) -> list[Gpu]:
+def _find_one_iod(gpus: Sequence[Gpu]) -> list[Gpu]:
     """All devices of the first I/O die that has more than one."""
     dies: dict[tuple[str, int], list[Gpu]] = {}
     for gpu in gpus:
         if len(gpu.iods) == 1:
             dies.setdefault((gpu.oam, gpu.iods[0]), []).append(gpu)
     most = max(map(len, dies.values()), default=0)
-    return next((found for found in dies.values() if len(found) == most > 1), [])
+    return next((there for there in dies.values() if len(there) == most > 1), [])
 
 
-def _name_of(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> RankPlacement:
+def _name_devices(chosen: Sequence[Gpu], gpus: Sequence[Gpu], system: System) -> RankPlacement:
     """Name of a set of devices, whoever asked for them: one placement has one name."""
     n_oams = len({gpu.oam for gpu in chosen})
-    per_oam = _per_oam(system)
-    if len(chosen) >= n_devices_on_node(system):
+    per_oam = _count_per_oam(system)
+    if len(chosen) >= count_devices(system):
         return RankPlacement.NODE
     if per_oam < 2 or len(chosen) < 2:
         return RankPlacement.FIRST
     if n_oams == 1 and len(chosen) == per_oam:
         return RankPlacement.ONE_OAM
-    if n_oams == len(chosen) == len(_by_oam(system.gpus)):
+    if n_oams == len(chosen) == len(_group_by_oam(system.gpus)):
         return RankPlacement.ONE_PER_OAM
     on_one_iod = len({(gpu.oam, gpu.iods) for gpu in chosen}) == 1 and len(chosen[0].iods) == 1
-    if on_one_iod and len(chosen) == len(_one_iod(gpus)):
+    if on_one_iod and len(chosen) == len(_find_one_iod(gpus)):
         return RankPlacement.ONE_IOD
     return RankPlacement.FIRST
 
 
-def _alike(n_ranks: int, system: System) -> tuple[RankPlacement, ...]:
+def _list_equivalent(n_ranks: int, system: System) -> tuple[RankPlacement, ...]:
     """Placements that ranks can have; four devices on two OAMs and the like are nameless."""
-    per_oam = _per_oam(system)
-    if n_ranks >= n_devices_on_node(system):
+    per_oam = _count_per_oam(system)
+    if n_ranks >= count_devices(system):
         return (RankPlacement.NODE,)
     if system.n_hidden:
         return ()
     if per_oam == 1:
-        return (RankPlacement.FIRST,) if _all_linked(system) else ()
-    if n_ranks == per_oam == len(_by_oam(system.gpus)):
+        return (RankPlacement.FIRST,) if _are_all_linked(system) else ()
+    if n_ranks == per_oam == len(_group_by_oam(system.gpus)):
         return (RankPlacement.ONE_OAM, RankPlacement.ONE_PER_OAM)
     return ()
 
 
-def _all_linked(system: System) -> bool:
+def _are_all_linked(system: System) -> bool:
     """Whether every two devices are one XGMI link apart at most."""
     linked = {(link.origin, link.target) for link in system.links if link.hops in (0, 1)}
     numbers = [gpu.index for gpu in system.gpus]
     return all((a, b) in linked for a in numbers for b in numbers if a != b)
 
 
-def _side_by_side(
+def _place_side_by_side(
     wanted: RankPlacement, gpus: tuple[Gpu, ...], system: System, n_ranks: int | None
 ) -> RankDevices:
     """All devices, parted into communicators of one OAM each, or across all OAMs."""
-    oams = _by_oam(gpus)
+    oams = _group_by_oam(gpus)
     per_oam = len(oams[0]) if oams else 0
     if per_oam < 2 or len(oams) < 2 or any(len(oam) != per_oam for oam in oams):
         raise MachineError(
@@ -298,10 +298,10 @@ def _side_by_side(
             hint="leave out --np.",
         )
     ordered = tuple(gpu for oam in oams for gpu in oam)
-    return _seated(wanted, ordered, group_size, system, _split(wanted, per_oam, len(gpus)))
+    return _place_on(wanted, ordered, group_size, system, _split_by_oam(wanted, per_oam, len(gpus)))
 
 
-def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
+def _split_by_oam(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:
     """Return what groups ranks by OAM, or by place in it; older benchmarks know the mask."""
     every = wanted is RankPlacement.EVERY_OAM
     if per_oam & (per_oam - 1):
@@ -310,7 +310,7 @@ def _split(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, st
     return _MASK, hex(((1 << n_started.bit_length()) - 1) & ~bits if every else bits)
 
 
-def _seated(
+def _place_on(
     name: RankPlacement,
     gpus: tuple[Gpu, ...],
     n_ranks: int,
@@ -322,11 +322,11 @@ def _seated(
         name=name.value,
         scale=Scale(n_nodes=1, n_ranks=n_ranks),
         devices=tuple(gpu.index for gpu in gpus),
-        equivalent=tuple(one.value for one in _alike(n_ranks, system)),
+        equivalent=tuple(one.value for one in _list_equivalent(n_ranks, system)),
     )
     if name is RankPlacement.NODE:
         return RankDevices(place=place, n_started=len(gpus))
-    environment = (*variables_that_choose(system.vendor, *place.devices), *split)
+    environment = (*make_device_variables(system.vendor, *place.devices), *split)
     exports = " ".join(f"{variable}={value}" for variable, value in environment)
     return RankDevices(
         place=place,
@@ -338,7 +338,7 @@ def _seated(
     )
 
 
-def over_hosts(
+def place_over_hosts(
     wanted: RankPlacement | None, seating: RankDevices, n_hosts: int, n_devices: int
 ) -> RankDevices:
     """Ranks of one host put on several, whose devices cannot be seen from here.
@@ -361,7 +361,7 @@ def over_hosts(
     return _leave_to_site(seating.n_started, n_devices, n_hosts)
 
 
-def simulated_system(node: SimulatedNode) -> System:
+def make_simulated_system(node: SimulatedNode) -> System:
     """The devices of one host of a simulated node, as a look at such a machine would find them."""
     per_oam, per_iod = node.devices_per_oam, node.devices_per_iod
     gpus = tuple(

@@ -62,14 +62,14 @@ PRODUCTS: Final = {
 }
 
 
-def product_of(device_id: int | None) -> Product | None:
+def find_product(device_id: int | None) -> Product | None:
     """The part with a PCI device id, None for one that is not in the table."""
     return PRODUCTS.get(device_id) if device_id is not None else None
 
 
-def dies_of(device_id: int | None, partition: int, n_xccs: int | None) -> tuple[int, ...]:
+def list_xcds(device_id: int | None, partition: int, n_xccs: int | None) -> tuple[int, ...]:
     """XCDs of a partition, numbered within its OAM: partitions take them in order."""
-    product = product_of(device_id)
+    product = find_product(device_id)
     if product is None or product.n_xcds is None or not n_xccs:
         return ()
     first = partition * n_xccs
@@ -77,9 +77,9 @@ def dies_of(device_id: int | None, partition: int, n_xccs: int | None) -> tuple[
     return dies if len(dies) == n_xccs else ()
 
 
-def io_dies_of(device_id: int | None, xcds: tuple[int, ...]) -> tuple[int, ...]:
+def list_iods(device_id: int | None, xcds: tuple[int, ...]) -> tuple[int, ...]:
     """I/O dies under some XCDs; empty where the layout is not known."""
-    product = product_of(device_id)
+    product = find_product(device_id)
     if product is None or product.per_iod is None:
         return ()
     return tuple(sorted({xcd // product.per_iod for xcd in xcds}))

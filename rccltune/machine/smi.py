@@ -21,7 +21,7 @@ Answer = Mapping[str, Any]
 Runner = Callable[[Mapping[str, Any], float], tuple[str, Answer]]
 
 
-def bindings(rocm: Path, site_packages: Sequence[Path]) -> Path | None:
+def find_bindings(rocm: Path, site_packages: Sequence[Path]) -> Path | None:
     """Folder to import amdsmi from: ROCm's own, which fits its library, before a wheel."""
     for folder in (rocm / "share" / "amd_smi", *site_packages):
         if is_file(folder / "amdsmi" / "__init__.py"):
@@ -29,7 +29,7 @@ def bindings(rocm: Path, site_packages: Sequence[Path]) -> Path | None:
     return None
 
 
-def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
+def make_runner(folder: Path, variables: Mapping[str, str]) -> Runner:
     """Make the runner that puts a request to the bindings in a folder; gives (status, answer)."""
 
     def run(request: Mapping[str, Any], timeout_s: float) -> tuple[str, Answer]:
@@ -42,12 +42,12 @@ def runner(folder: Path, variables: Mapping[str, str]) -> Runner:
                 answer=answer,
             )
             answer.seek(0)
-            return _read(ended, answer.read(child_program.MAX_OUTPUT), timeout_s)
+            return _read_end(ended, answer.read(child_program.MAX_OUTPUT), timeout_s)
 
     return run
 
 
-def _read(ended: child_program.ChildEnd, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
+def _read_end(ended: child_program.ChildEnd, raw: bytes, timeout_s: float) -> tuple[str, Answer]:
     if ended.timed_out:
         return "timed out", {"failed": f"no answer within {timeout_s:g} s"}
     try:
@@ -63,52 +63,56 @@ def _read(ended: child_program.ChildEnd, raw: bytes, timeout_s: float) -> tuple[
     return "answered", answer
 
 
-def query(run: Runner, folder: Path, timeout_s: float = QUERY_TIMEOUT_S) -> Smi:
+def query_devices(run: Runner, folder: Path, timeout_s: float = QUERY_TIMEOUT_S) -> Smi:
     """Ask for every device; whatever goes wrong is part of the answer."""
     status, answer = run({"action": "query"}, timeout_s)
     return Smi(
         status=status,
         source=str(folder),
-        version=_word(answer.get("version")),
-        detail=_word(answer.get("failed")),
-        gpus=tuple(_gpu(said) for said in answer.get("gpus", ()) if _word(said.get("address"))),
+        version=_read_word(answer.get("version")),
+        detail=_read_word(answer.get("failed")),
+        gpus=tuple(
+            _read_gpu(answers)
+            for answers in answer.get("gpus", ())
+            if _read_word(answers.get("address"))
+        ),
     )
 
 
-def _gpu(answers: Mapping[str, Any]) -> SmiGpu:
-    told = answers.get("asic")
-    asic = told if isinstance(told, dict) else {}
-    product = _word(asic.get("market_name"))
+def _read_gpu(answers: Mapping[str, Any]) -> SmiGpu:
+    answer = answers.get("asic")
+    asic = answer if isinstance(answer, dict) else {}
+    product = _read_word(asic.get("market_name"))
     return SmiGpu(
         address=str(answers["address"]),
         product=product.removeprefix("AMD Instinct ") if product else None,
-        compute=_word(answers.get("compute")),
-        memory=_word(answers.get("memory")),
+        compute=_read_word(answers.get("compute")),
+        memory=_read_word(answers.get("memory")),
     )
 
 
-def _word(value: object) -> str | None:
+def _read_word(value: object) -> str | None:
     """A word; the bindings' "N/A" and empty text are no answer."""
     return value if isinstance(value, str) and value not in ("", "N/A", "UNKNOWN") else None
 
 
-def with_smi(system: System, asked: Smi) -> System:
+def add_amdsmi(system: System, answer: Smi) -> System:
     """The system with amdsmi's answer: its values where sysfs has none, and where they differ."""
-    differ: list[str] = []
-    if asked.gpus and len(asked.gpus) != len(system.gpus):
-        differ.append(f"KFD lists {len(system.gpus)} devices, amdsmi {len(asked.gpus)}")
+    differences: list[str] = []
+    if answer.gpus and len(answer.gpus) != len(system.gpus):
+        differences.append(f"KFD lists {len(system.gpus)} devices, amdsmi {len(answer.gpus)}")
     oams = []
     for oam in system.oams:
-        gpu = _speaker(asked.gpus, oam.address)
-        oams.append(oam if gpu is None else _filled(oam, gpu))
-        differ += [] if gpu is None else _differing(oam, gpu)
-    system = replace(system, oams=tuple(oams), amdsmi=asked, disagreements=tuple(differ))
+        gpu = _find_primary(answer.gpus, oam.address)
+        oams.append(oam if gpu is None else _fill_oam(oam, gpu))
+        differences += [] if gpu is None else _list_differences(oam, gpu)
+    system = replace(system, oams=tuple(oams), amdsmi=answer, disagreements=tuple(differences))
     modes = {oam.mode for oam in system.live_oams}
     known = system.status == "known" and len(modes) == 1
     return replace(system, mode=modes.pop()) if known else system
 
 
-def _speaker(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:
+def _find_primary(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:
     """The device that answers for an OAM: in CPX partition 0 alone knows the mode."""
     of_oam = sorted(
         (gpu for gpu in gpus if gpu.address.split(".", 1)[0].lower() == address),
@@ -117,7 +121,7 @@ def _speaker(gpus: Sequence[SmiGpu], address: str) -> SmiGpu | None:
     return of_oam[0] if of_oam else None
 
 
-def _filled(oam: Oam, gpu: SmiGpu) -> Oam:
+def _fill_oam(oam: Oam, gpu: SmiGpu) -> Oam:
     place = f"amdsmi {gpu.address}"
     memory = parse_memory_mode(gpu.memory.encode("utf-8", "replace")) if gpu.memory else None
     if memory and oam.mode is not None and oam.mode.compute and oam.mode.memory is None:
@@ -128,7 +132,7 @@ def _filled(oam: Oam, gpu: SmiGpu) -> Oam:
     return oam
 
 
-def _differing(oam: Oam, gpu: SmiGpu) -> list[str]:
+def _list_differences(oam: Oam, gpu: SmiGpu) -> list[str]:
     """A sentence for each value that both know and that is not the same."""
     mode = oam.mode
     pairs = (

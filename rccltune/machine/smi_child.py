@@ -33,17 +33,17 @@ _QUESTIONS: Final = {
 _NO_ANSWER: Final = (None, "", "N/A")
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     code = getattr(error, "err_code", None)
     return f"code {code}" if isinstance(code, int) else f"{type(error).__name__}: {error}"
 
 
 def _ask(smi: Bindings, handle: Bindings) -> dict[str, Any]:
     """Ask one device; in CPX the secondary partitions refuse most questions."""
-    return {key: _answered(smi, handle, names) for key, names in _QUESTIONS.items()}
+    return {key: _ask_first(smi, handle, names) for key, names in _QUESTIONS.items()}
 
 
-def _answered(
+def _ask_first(
     smi: Bindings, handle: Bindings, names: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> Any:  # noqa: ANN401 - whatever the bindings give
     """What the first function says that these bindings have and that knows."""
@@ -62,7 +62,7 @@ def _query(smi: Bindings, _request: dict[str, Any]) -> dict[str, Any]:
     return {"gpus": [_ask(smi, handle) for handle in handles]}
 
 
-def _primaries(smi: Bindings) -> dict[str, Any]:
+def _find_primaries(smi: Bindings) -> dict[str, Any]:
     """The first processor of each socket: partition 0, the only one that takes a mode."""
     handles: dict[str, Any] = {}
     for handle in smi.amdsmi_get_processor_handles():
@@ -74,26 +74,26 @@ def _primaries(smi: Bindings) -> dict[str, Any]:
 
 
 def _set(smi: Bindings, request: dict[str, Any]) -> dict[str, Any]:
-    done: dict[str, str] = {}
+    results: dict[str, str] = {}
     for module, value in request["wanted"].items():
         # A change makes every handle invalid, so each one is asked for again.
-        handles = _primaries(smi)
+        handles = _find_primaries(smi)
         if module not in handles:
-            done[module] = "not found"
+            results[module] = "not found"
             continue
         for setter in _SETTERS[request["what"]]:
             try:
                 setter(smi, handles[module], value)
             except Exception as error:  # noqa: BLE001 - bindings raise anything
                 # That these bindings lack a name says nothing of the GPU.
-                if module not in done or not isinstance(error, AttributeError):
-                    done[module] = _said(error)
+                if module not in results or not isinstance(error, AttributeError):
+                    results[module] = _describe_error(error)
             else:
-                done[module] = "ok"
+                results[module] = "ok"
                 break
         smi.amdsmi_shut_down()
         smi.amdsmi_init()
-    return {"done": done}
+    return {"done": results}
 
 
 def _set_profile(smi: Bindings, handle: Bindings, value: str) -> None:
@@ -125,7 +125,7 @@ _SETTERS: Final = {
 }
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer_request(request: dict[str, Any]) -> dict[str, Any]:
     actions: dict[str, Callable[[Bindings, dict[str, Any]], dict[str, Any]]]
     actions = {"query": _query, "set": _set}
     # The bindings' folder goes behind the standard library: it may hold more than the bindings.
@@ -133,19 +133,19 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         amdsmi = importlib.import_module("amdsmi")
     except Exception as error:  # noqa: BLE001 - bindings raise anything
-        return {"failed": _said(error), "at": "import"}
+        return {"failed": _describe_error(error), "at": "import"}
     try:
         amdsmi.amdsmi_init()
         answer = actions[request["action"]](amdsmi, request)
     except Exception as error:  # noqa: BLE001 - bindings raise anything
-        return {"failed": _said(error), "at": "first call"}
+        return {"failed": _describe_error(error), "at": "first call"}
     return {**answer, "version": str(getattr(amdsmi, "__version__", ""))}
 
 
 def main() -> None:
     """Answer and leave without clean-up: a library's exit handlers may hang or crash."""
     request = json.loads(sys.argv[1])
-    os.write(request["answer"], json.dumps(_answer(request), default=str).encode())
+    os.write(request["answer"], json.dumps(_answer_request(request), default=str).encode())
     os._exit(0)
 
 

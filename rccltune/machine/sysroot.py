@@ -63,7 +63,7 @@ class SystemRoot:
 
     def line(self, name: str, limit: int = MAX_ATTRIBUTE) -> bytes:
         """First line of a small file, trimmed; empty where there is none."""
-        return first_line(self.read(name, limit) or b"")
+        return take_first_line(self.read(name, limit) or b"")
 
     def text(self, name: str, limit: int = MAX_ATTRIBUTE) -> str | None:
         """First line of a small file for people, None where it cannot be read or is empty."""
@@ -72,7 +72,7 @@ class SystemRoot:
     def number(self, name: str) -> int | None:
         """A whole number in a small file, possibly negative."""
         line = self.line(name)
-        value = unsigned(line.removeprefix(b"-"))
+        value = parse_unsigned(line.removeprefix(b"-"))
         return -value if value is not None and line.startswith(b"-") else value
 
     def entries(self, name: str) -> tuple[str, ...] | None:
@@ -92,24 +92,24 @@ def _natural(name: str) -> tuple[int, str]:
     )
 
 
-def first_line(data: bytes) -> bytes:
+def take_first_line(data: bytes) -> bytes:
     """The first line of a file's content, trimmed."""
     return data.split(b"\n", 1)[0].strip(BLANKS)
 
 
-def words(line: bytes) -> list[bytes]:
+def split_words(line: bytes) -> list[bytes]:
     """Words of a line, at blanks."""
     return [word for word in _WORDS.split(line.strip(BLANKS)) if word]
 
 
-def unsigned(text: bytes) -> int | None:
+def parse_unsigned(text: bytes) -> int | None:
     """A decimal number below 2**64, None for anything else."""
     digits = text.lstrip(b"0") or text[-1:]
     value = int(digits) if _UNSIGNED.fullmatch(digits) else None
     return value if value is not None and value < 1 << 64 else None
 
 
-def hexadecimal(text: bytes) -> int | None:
+def parse_hexadecimal(text: bytes) -> int | None:
     """A hexadecimal number below 2**64, with or without 0x; None for anything else."""
     match = _HEX.fullmatch(text)
     digits = (match[1].lstrip(b"0") or b"0") if match else b""

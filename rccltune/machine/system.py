@@ -150,10 +150,10 @@ class Oam:
     @property
     def mode_text(self) -> str:
         """``cpx-nps4``, ``cpx-?`` or ``?``."""
-        return mode_text(self.mode)
+        return format_mode(self.mode)
 
 
-def mode_text(mode: Mode | None) -> str:
+def format_mode(mode: Mode | None) -> str:
     """A mode for people; an unknown half is a question mark, never left out."""
     if mode is None:
         return "?"
@@ -231,7 +231,7 @@ class System:
     @property
     def mode_text(self) -> str:
         """``cpx-nps4``, ``cpx-?``, ``?`` or ``none``."""
-        return mode_text(self.mode)
+        return format_mode(self.mode)
 
     def oam_at(self, address: str) -> Oam | None:
         """The OAM that a device address (with or without function) is on."""
@@ -239,7 +239,7 @@ class System:
         return next((oam for oam in self.oams if oam.address == wanted), None)
 
 
-def system_json(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
+def export_system(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]:
     """The whole answer of detect for --json: the mode as text, link hops as one row a device."""
     return {
         "format": 1,
@@ -247,12 +247,12 @@ def system_json(system: System, findings: tuple[Finding, ...]) -> dict[str, Any]
         "mode": system.mode_text,
         "n_devices": len(system.gpus),
         "gpus": [{"address": gpu.address, **schema.to_plain(gpu)} for gpu in system.gpus],
-        "xgmi_hops": hop_rows(system),
+        "xgmi_hops": format_hops(system),
         "findings": findings,
     }
 
 
-def hop_rows(system: System) -> list[str]:
+def format_hops(system: System) -> list[str]:
     """Hops from each device to all: ``- 0 1 ?``; a dash where there is no link."""
     if not system.links:
         return []

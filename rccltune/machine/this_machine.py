@@ -11,20 +11,20 @@ from rccltune.machine.detection import detect_system
 from rccltune.machine.system import System
 
 
-def local_system(root: Path | None) -> System:
+def detect_this_machine(root: Path | None) -> System:
     """The machine, or the captured one below ``root``."""
     if root is not None:
         return detect_system(root.resolve())
     return detect_system(
         variables=dict(os.environ),
-        site_packages=site_packages(),
+        site_packages=list_site_packages(),
     )
 
 
-def site_packages() -> tuple[Path, ...]:
+def list_site_packages() -> tuple[Path, ...]:
     """Folders with packages of the running Python, and of the environment that is activated."""
-    named = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    folders = [*sorted(named), site.getusersitepackages()]
+    packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    folders = [*sorted(packages), site.getusersitepackages()]
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         base = os.environ.get(variable)
         if base:

@@ -148,7 +148,7 @@ def _folder(named: Path | None) -> Path:
     if named is not None:
         # Users name the checkout as often as its build folder.
         return named / "build" if (named / "build").is_dir() else named
-    for folder in installed_software.benchmark_folders(SystemRoot(), os.environ):
+    for folder in installed_software.list_benchmark_folders(SystemRoot(), os.environ):
         if is_file(folder / Collective.ALL_REDUCE.benchmark):
             return folder
     raise MachineError(
@@ -174,4 +174,4 @@ def loaded(
     """The library that the benchmark will load, None where that is not seen."""
     seen = launch_environment(os.environ, added)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
-    return installed_software.library_of(program, seen.variables) or library
+    return installed_software.find_loaded_library(program, seen.variables) or library

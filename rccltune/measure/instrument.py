@@ -14,7 +14,7 @@ from rccltune import overwritten
 from rccltune.launch import launchers, overrides
 from rccltune.launch.launchers import Launcher
 from rccltune.machine import detection, placement
-from rccltune.machine.installed_software import has_any
+from rccltune.machine.installed_software import contains_any
 from rccltune.machine.mode_change import check_mode
 from rccltune.machine.placement import RankDevices
 from rccltune.measure import library, rank_program, real_rccl
@@ -124,7 +124,7 @@ def check_placement(placement: RankPlacement | None, hint: str) -> None:
 
 def _real(request: SiteRequest) -> Instrument:
     system = system_here()
-    there = detection.with_nvidia(system, os.environ)
+    there = detection.add_nvidia(system, os.environ)
     seen = seen_by(request)
     try:
         measured = library.find_library(request.librccl, seen)
@@ -136,12 +136,12 @@ def _real(request: SiteRequest) -> Instrument:
         raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
     check_mode(request.mode, system)
     launcher = _launcher(request)
-    seating = placement.devices_of_ranks(request.placement, request.n_ranks, there, seen)
+    seating = placement.place_ranks(request.placement, request.n_ranks, there, seen)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     if not hosts:
-        placement.check_visible(seating.n_started, there, seen)
+        placement.check_visible_devices(seating.n_started, there, seen)
     hidden = hidden_here(system)
-    known = detection.fingerprint(there)
+    known = detection.make_fingerprint(there)
     fingerprint = replace(
         known,
         hosts=hosts or known.hosts,
@@ -156,7 +156,7 @@ def _real(request: SiteRequest) -> Instrument:
         remarks=(f"Library: {_name_library(measured)}", *site.remarks),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
-        is_rcclx=has_any(measured.file, RCCLX_SWITCH),
+        is_rcclx=contains_any(measured.file, RCCLX_SWITCH),
     )
     return Instrument(site=site, ground=_launch_setup(site, measured))
 

@@ -32,7 +32,7 @@ def launcher_of(flavour: str, benchmark: Path | None) -> Launcher:
     return launchers.find_launcher(
         flavour,
         path=os.environ.get("PATH"),
-        family=installed_software.linked_mpi(benchmark) if benchmark is not None else None,
+        family=installed_software.find_linked_mpi(benchmark) if benchmark is not None else None,
         in_allocation="SLURM_JOB_ID" in os.environ,
     )
 
@@ -76,7 +76,7 @@ def over_hosts(
             where=str(launcher.program),
             hint="install it in a folder without blanks.",
         )
-    seating = placement.over_hosts(request.placement, seating, len(hosts), n_gpus)
+    seating = placement.place_over_hosts(request.placement, seating, len(hosts), n_gpus)
     if request.n_ranks is None:
         # This host's devices are not those of all hosts.
         raise CommandLineError(

@@ -73,12 +73,12 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
             "'real' is the RCCL of simulated nodes", hint="name a librccl.so, or use --simulate."
         )
     if named is not None and str(named) != TORCH:
-        file = installed_software.named_library(named)
+        file = installed_software.find_named_library(named)
         return _library_under_test(file, None, "as named")
     if named is not None:
         return library_of_torch()
-    folders = installed_software.library_folders(_HERE, variables)
-    installed = next(installed_software.library_files(folders), None)
+    folders = installed_software.list_library_folders(_HERE, variables)
+    installed = next(installed_software.list_library_files(folders), None)
     if installed is not None:
         owner, file = installed
         return _library_under_test(file.resolve(), None, owner)
@@ -95,7 +95,7 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
 
 def _library_under_test(file: Path, runtime: Path | None, what: str) -> LibraryUnderTest:
     return LibraryUnderTest(
-        file=file, runtime=runtime, version=installed_software.version_of(file), what=what
+        file=file, runtime=runtime, version=installed_software.read_version(file), what=what
     )
 
 

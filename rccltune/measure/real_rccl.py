@@ -10,7 +10,7 @@ from typing import Final
 
 from rccltune import plugin
 from rccltune.launch import process
-from rccltune.machine.installed_software import named_library, sha256_of, version_of
+from rccltune.machine.installed_software import find_named_library, hash_file, read_version
 from rccltune.model.errors import MachineError
 from rccltune.model.text import join_lines
 from rccltune.simulate.compiled import timeless
@@ -35,7 +35,7 @@ def real_library(named: Path, variables: Mapping[str, str]) -> Path:
         MachineError: nothing was downloaded, or there is no such file.
     """
     if str(named) != REAL:
-        return named_library(named)
+        return find_named_library(named)
     cache = _cache(variables)
     files = sorted(cache.glob(_INSIDE), key=_by_version)
     if not files:
@@ -62,12 +62,12 @@ def real_words(library: Path) -> tuple[str, str]:
     Raises:
         MachineError: the file does not say which RCCL it is.
     """
-    version = version_of(library)
+    version = read_version(library)
     if version is None or not version.startswith("RCCL"):
         raise MachineError("this is no RCCL", where=str(library), hint="name a librccl.so.1.")
     return (
         version,
-        f"{version}, real ({(sha256_of(library) or 'hash unknown')[:12]}); times simulated",
+        f"{version}, real ({(hash_file(library) or 'hash unknown')[:12]}); times simulated",
     )
 
 

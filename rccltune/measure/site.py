@@ -20,16 +20,16 @@ from rccltune.machine import (
     smi,
     this_machine,
 )
-from rccltune.machine.installed_software import has_any
-from rccltune.machine.mode_change import apply_mode, check_mode, commands
+from rccltune.machine.installed_software import contains_any
+from rccltune.machine.mode_change import apply_mode, check_mode, list_commands
 from rccltune.machine.placement import (
     RankDevices,
     check_devices,
-    check_visible,
-    devices_of_ranks,
-    simulated_system,
+    check_visible_devices,
+    make_simulated_system,
+    place_over_hosts,
+    place_ranks,
 )
-from rccltune.machine.placement import over_hosts as machine_over_hosts
 from rccltune.machine.sysroot import SystemRoot
 from rccltune.machine.system import System
 from rccltune.measure import benchmarks
@@ -144,7 +144,7 @@ def _real(request: SiteRequest) -> Site:
     try:
         bench = benchmarks.bench_of(request.rccl_tests)
     except MachineError as error:
-        if detection.with_nvidia(system, os.environ).has_no_gpu:
+        if detection.add_nvidia(system, os.environ).has_no_gpu:
             shown = (
                 "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all "
                 "of it without a GPU."
@@ -153,21 +153,23 @@ def _real(request: SiteRequest) -> Site:
         raise
     check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
-    there = detection.with_nvidia(system, os.environ)
-    seating = devices_of_ranks(request.placement, request.n_ranks, there, seen_by(request))
+    there = detection.add_nvidia(system, os.environ)
+    seating = place_ranks(request.placement, request.n_ranks, there, seen_by(request))
     n_started = seating.n_started
-    library = None if request.librccl is None else installed_software.named_library(request.librccl)
+    library = (
+        None if request.librccl is None else installed_software.find_named_library(request.librccl)
+    )
     launcher = launcher_of(request.launcher, bench.linked)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     if not hosts:
-        check_visible(n_started, there, seen_by(request))
+        check_visible_devices(n_started, there, seen_by(request))
     added = (*benchmarks.loads(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(launcher, n_started, hostfile=request.hostfile, added=environment)
-    known = detection.fingerprint(there)
+    known = detection.make_fingerprint(there)
     hidden = hidden_here(system)
     loaded = benchmarks.loaded(bench.linked, library, environment)
-    version = installed_software.version_of(loaded) if loaded is not None else None
+    version = installed_software.read_version(loaded) if loaded is not None else None
     return Site(
         programs=bench.programs,
         help_letters=bench.letters,
@@ -187,7 +189,7 @@ def _real(request: SiteRequest) -> Site:
         cleared=seating.cleared,
         hostfile=request.hostfile,
         hosts=hosts,
-        has_patched_library=library is not None and has_any(library, TREE_SIMPLE_SWITCH),
+        has_patched_library=library is not None and contains_any(library, TREE_SIMPLE_SWITCH),
         node=None,
         binding=binding.bind,
         remarks=(*remarks(binding), *remarks_of(seating)),
@@ -196,14 +198,14 @@ def _real(request: SiteRequest) -> Site:
         tunerless=overrides.tunerless(version),
         library=version,
         library_file=loaded,
-        is_rcclx=has_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
+        is_rcclx=contains_any(loaded, RCCLX_SWITCH) if loaded is not None else None,
     )
 
 
 def hidden_here(system: System) -> tuple[conf_files.LibraryConfFile, ...]:
     """Configuration files that the library would read in every rank."""
-    return conf_files.library_conf_files(
-        SystemRoot(system.root), os.environ, conf_files.home_of_user(), amd=system.vendor == "amd"
+    return conf_files.find_conf_files(
+        SystemRoot(system.root), os.environ, conf_files.find_home(), amd=system.vendor == "amd"
     )
 
 
@@ -213,7 +215,7 @@ def changes_since(
     """What of the machine changed, and hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
     return (
-        *detection.changes(system, system_here()),
+        *detection.compare_systems(system, system_here()),
         *(f"{name} is not what it was" for name in names),
     )
 
@@ -248,15 +250,15 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
         raise CommandLineError(
             "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
         )
-    rocm = installed_software.rocm_folder(SystemRoot(), os.environ)
-    folder = smi.bindings(rocm, this_machine.site_packages())
+    rocm = installed_software.find_rocm(SystemRoot(), os.environ)
+    folder = smi.find_bindings(rocm, this_machine.list_site_packages())
     system = system_here()
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",
-            hint=f"set it by hand: {'; '.join(commands(mode, system.rocm))}.",
+            hint=f"set it by hand: {'; '.join(list_commands(mode, system.rocm))}.",
         )
-    run = smi.runner(folder, os.environ)
+    run = smi.make_runner(folder, os.environ)
     with apply_mode(mode, system, run=run, look=system_here, reporter=reporter):
         yield
 
@@ -325,14 +327,14 @@ def simulated_node(request: SiteRequest) -> tuple[SimulatedNode, Mode]:
 
 def simulated_seating(request: SiteRequest, node: SimulatedNode) -> RankDevices:
     """A node file of several hosts is played as a whole, or as one host where ranks are fewer."""
-    system = simulated_system(node)
+    system = make_simulated_system(node)
     check_devices(request.n_ranks or node.ranks, node.ranks)
     if node.nodes == 1:
-        return devices_of_ranks(request.placement, request.n_ranks, system, seen_by(request))
-    whole = devices_of_ranks(None, request.n_ranks or node.ranks, system, seen_by(request))
+        return place_ranks(request.placement, request.n_ranks, system, seen_by(request))
+    whole = place_ranks(None, request.n_ranks or node.ranks, system, seen_by(request))
     if whole.n_started < node.ranks and request.placement in (None, RankPlacement.NODE):
         return whole
-    return machine_over_hosts(request.placement, whole, node.nodes, len(system.gpus))
+    return place_over_hosts(request.placement, whole, node.nodes, len(system.gpus))
 
 
 def release_played(request: SiteRequest, node: SimulatedNode) -> str:

@@ -142,7 +142,7 @@ def test_it_is_measured_once_a_session(
     logs = sorted(SESSION.glob(RUNS))
 
     monkeypatch.setattr(link_map.instrument, "find_instrument", None)
-    monkeypatch.setattr("rccltune.machine.this_machine.local_system", None)
+    monkeypatch.setattr("rccltune.machine.this_machine.detect_this_machine", None)
     assert links(None) == 0
     again = capsys.readouterr()
     assert again.out == first

@@ -10,8 +10,8 @@ import pytest
 from trees import add, put, seen, write
 
 from rccltune import gather
-from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.system import System, system_json
+from rccltune.machine.gpu_findings import find_gpu_findings
+from rccltune.machine.system import System, export_system
 from rccltune.model.schema import to_plain
 
 BOOT = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
@@ -29,7 +29,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     put(root, "opt/rccl-tests/build/all_reduce_perf", "rccl-tests version 2.13.6\0libmpi.so.40")
     add(root, 2, {"unique_id": IDENTITY})
     found = seen(root)
-    monkeypatch.setattr(gather, "local_system", lambda _root: found)
+    monkeypatch.setattr(gather, "detect_this_machine", lambda _root: found)
     return found
 
 
@@ -44,7 +44,7 @@ def sent(made: gather.ArchiveContent) -> dict[str, Any]:
 def test_it_is_what_detection_says(system: System) -> None:
     """Devices, modes, links, versions: equal, but for names, which are hashes."""
     said, found = (
-        to_plain(system_json(system, gpu_findings(system, {}))),
+        to_plain(export_system(system, find_gpu_findings(system, {}))),
         sent(gather.gather_machine()),
     )
     for name in ("mode", "n_devices", "xgmi_hops", "arch", "product", "kernel"):
@@ -86,8 +86,8 @@ def test_what_is_left_out_is_left_out_on_purpose() -> None:
             return set(value).union(*map(names, value.values()))
         return set().union(*map(names, value)) if isinstance(value, list) else set()
 
-    system = gather.local_system(None)
-    plain = to_plain(system_json(system, gpu_findings(system, {})))
+    system = gather.detect_this_machine(None)
+    plain = to_plain(export_system(system, find_gpu_findings(system, {})))
     for one in plain["oams"]:
         one["sources"] = None
     on_purpose = {"root", "source", "sources", "detail", "message", "where", "remedy"}

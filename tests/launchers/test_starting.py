@@ -174,7 +174,7 @@ def test_ranks_meet_exactly_where_we_say_that_they_do(
     run(job)
     # Launchers may mix the lines of ranks, as Intel MPI does.
     met = re.findall(r"of \d+", (tmp_path / "stdout.log").read_text()) == ["of 3"] * 3
-    family = installed_software.linked_mpi(program)
+    family = installed_software.find_linked_mpi(program)
     assert family == built.rstrip("45")
     assert met == (family in found.families)
 
@@ -194,8 +194,8 @@ def test_a_programs_mpi_is_read_off_it(real: Real, name: str, program: str, fami
     if not path.is_file():
         pytest.skip(f"this {name} has no {program}")
 
-    assert installed_software.linked_mpi(path) == family
-    assert installed_software.linked_mpi(Path("/bin/sh")) is None
+    assert installed_software.find_linked_mpi(path) == family
+    assert installed_software.find_linked_mpi(Path("/bin/sh")) is None
 
 
 def _seen(*names: str) -> str:

@@ -12,9 +12,9 @@ from machines import all_machines
 from trees import MI325X, NODES, add_links, named, put, seen, write
 from wording import lacks
 
-from rccltune.machine.detection import changes, fingerprint
+from rccltune.machine.detection import compare_systems, make_fingerprint
 from rccltune.machine.findings import Severity
-from rccltune.machine.gpu_findings import gpu_findings
+from rccltune.machine.gpu_findings import find_gpu_findings
 from rccltune.machine.pci import parse_address
 from rccltune.machine.system import Oam, System
 from rccltune.model.settings import Mode
@@ -86,7 +86,7 @@ def test_seen_as_it_is(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_situations_are_named(name: str, tmp_path: Path) -> None:
     """Each odd machine has its name and a remedy; ordinary ones have none."""
-    found = gpu_findings(seen(write(name, tmp_path)), {})
+    found = find_gpu_findings(seen(write(name, tmp_path)), {})
     assert {finding.name for finding in found} == SITUATIONS[name]
     assert all(finding.remedy and finding.where for finding in found)
 
@@ -170,7 +170,9 @@ def test_python_and_plugin_agree(machine: object, probe: Path, tmp_path: Path) -
 )
 def test_python_and_plugin_name_one_product(name: str, probe: Path, tmp_path: Path) -> None:
     """What a rule file of an NVIDIA machine requires is what the plugin finds on it."""
-    required = dict(requirements_of(fingerprint(seen(write(name, tmp_path))))).get("product", "")
+    required = dict(requirements_of(make_fingerprint(seen(write(name, tmp_path))))).get(
+        "product", ""
+    )
     assert required == _ask(probe, tmp_path)["product"]
 
 
@@ -230,7 +232,7 @@ def test_random_bytes_never_crash_detection(
     put(tree, name, junk)
     try:
         system = seen(tree)
-        gpu_findings(system, {})
+        find_gpu_findings(system, {})
         ours, theirs = _as_probe(system), _ask(probe, tree)
         assert {key: theirs[key] for key in ours} == ours
     finally:
@@ -277,12 +279,12 @@ def test_every_value_has_a_source(tmp_path: Path) -> None:
 
 def test_fingerprint_tells_machines_and_modes_apart(tmp_path: Path) -> None:
     """Product, arch, CUs, mode and each device in order."""
-    one = fingerprint(seen(write("mi300x-cpx-nps4", tmp_path / "a")))
+    one = make_fingerprint(seen(write("mi300x-cpx-nps4", tmp_path / "a")))
     assert (one.product, one.arch, one.cu_count) == ("MI300X", "gfx942", 38)
     assert one.mode == Mode.parse("cpx-nps4")
     assert one.devices[9] == "0000:15:00.1 0000000000000016"
-    assert one != fingerprint(seen(write("mi300x-cpx-nps1", tmp_path / "b")))
-    assert one != fingerprint(seen(write("mi300x-cpx-63-of-64", tmp_path / "c")))
+    assert one != make_fingerprint(seen(write("mi300x-cpx-nps1", tmp_path / "b")))
+    assert one != make_fingerprint(seen(write("mi300x-cpx-63-of-64", tmp_path / "c")))
 
 
 def test_changes_between_two_looks(tmp_path: Path) -> None:
@@ -290,17 +292,17 @@ def test_changes_between_two_looks(tmp_path: Path) -> None:
     root = write("mi300x-cpx-nps4", tmp_path / "a")
     put(root, "proc/sys/kernel/random/boot_id", "first")
     before = seen(root, deep=False)
-    assert changes(before, seen(root, deep=False)) == ()
+    assert compare_systems(before, seen(root, deep=False)) == ()
     put(root, "proc/sys/kernel/random/boot_id", "second")
     put(root, "sys/bus/pci/devices/0000:15:00.0/current_memory_partition", "NPS1")
-    said = changes(before, seen(root, deep=False))
+    said = compare_systems(before, seen(root, deep=False))
     assert any("start of the machine" in line for line in said)
     assert any(line.startswith("0000:15:00 was cpx-nps4") for line in said)
 
 
 def test_a_machine_without_a_gpu_is_told_of_both_drivers(tmp_path: Path) -> None:
     """Whose GPU ought to be there nobody knows."""
-    (finding,) = gpu_findings(seen(named("no-amd-gpu").write(tmp_path)), {})
+    (finding,) = find_gpu_findings(seen(named("no-amd-gpu").write(tmp_path)), {})
     assert (finding.name, finding.severity) == ("no-gpu", Severity.STOPS)
     said = f"{finding.message} {finding.remedy}"
     assert lacks(said, "NVIDIA", "AMD", "modprobe amdgpu", "modprobe nvidia", "--gpus all") == []
@@ -311,7 +313,7 @@ def test_nvidia_s_gpus_without_a_driver_are_told_of_it(tmp_path: Path) -> None:
     root = named("no-amd-gpu").write(tmp_path)
     put(root, "sys/bus/pci/devices/0000:0f:00.0/vendor", "0x10de")
     put(root, "sys/bus/pci/devices/0000:0f:00.0/class", "0x030200")
-    (finding,) = gpu_findings(seen(root), {})
+    (finding,) = find_gpu_findings(seen(root), {})
     assert (finding.name, finding.severity) == ("no-gpu", Severity.STOPS)
     assert lacks(finding.remedy, "modprobe nvidia", "--gpus all") == []
     assert "amdgpu" not in f"{finding.message} {finding.remedy}"
@@ -325,5 +327,5 @@ def test_nvidia_is_seen_in_proc(tmp_path: Path) -> None:
     system = seen(root)
     assert (system.vendor, system.product, system.mode_text) == ("nvidia", "NVIDIA H200", "none")
     # ROCr's list hides none of them.
-    assert gpu_findings(system, {"ROCR_VISIBLE_DEVICES": ""}) == ()
-    assert fingerprint(system).devices == ("0000:0f:00.0 GPU-0a",)
+    assert find_gpu_findings(system, {"ROCR_VISIBLE_DEVICES": ""}) == ()
+    assert make_fingerprint(system).devices == ("0000:0f:00.0 GPU-0a",)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trees import add_links, seen, write
 
 from rccltune.cli.detect import detect
-from rccltune.machine.device_pairs import pairs, representatives, usable
+from rccltune.machine.device_pairs import choose_pairs, find_usable_devices, pair_devices
 from rccltune.machine.system import Gpu, System
 from rccltune.model.errors import MachineError
 from rccltune.model.link_map import LinkClass
@@ -30,7 +30,7 @@ def system_of(name: str, root: Path, *, with_links: bool = True) -> System:
 
 def classes(system: System) -> dict[LinkClass, int]:
     """How many pairs of each class a machine has."""
-    return dict(Counter(pair.link for pair in pairs(system.gpus, system.links)))
+    return dict(Counter(pair.link for pair in pair_devices(system.gpus, system.links)))
 
 
 # Closed forms: an OAM has four pairs on one IOD and 28 in all; 64 devices have 2016, 63 have 1953,
@@ -67,7 +67,7 @@ def gpus(*places: tuple[str, int | None, tuple[int, ...]]) -> tuple[Gpu, ...]:
 def test_representatives_are_spread(tmp_path: Path) -> None:
     """Three pairs of a class lie on different OAMs, and those across IODs join different IODs."""
     system = system_of("mi300x-cpx-nps4", tmp_path)
-    chosen = representatives(pairs(system.gpus, system.links), 3)
+    chosen = choose_pairs(pair_devices(system.gpus, system.links), 3)
     assert [pair.link for pair in chosen] == [
         *[LinkClass.SAME_IOD] * 3,
         *[LinkClass.SAME_OAM] * 3,
@@ -91,8 +91,8 @@ def test_representatives_are_as_many_as_asked_for(
 ) -> None:
     """Each class has so many pairs, or all that there are, and none twice."""
     devices = gpus(*((oam, at, (at // 2,)) for oam, at in places))
-    every = pairs(devices, ())
-    chosen = representatives(every, wanted)
+    every = pair_devices(devices, ())
+    chosen = choose_pairs(every, wanted)
     there, taken = (Counter(pair.link for pair in found) for found in (every, chosen))
     assert taken == {link: min(n, wanted) for link, n in there.items()}
     assert len({(pair.first.index, pair.second.index) for pair in chosen}) == len(chosen)
@@ -115,7 +115,7 @@ def test_the_sites_own_choice_of_devices_counts(
 ) -> None:
     """A scheduler that gave us two GPUs did not give us the others."""
     system = system_of("mi300x-spx-nps1", tmp_path)
-    assert [gpu.index for gpu in usable(system, variables)] == expected
+    assert [gpu.index for gpu in find_usable_devices(system, variables)] == expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_variables_that_leave_no_pair(
     """What, where, and what to do."""
     system = system_of("mi300x-spx-nps1", tmp_path)
     with pytest.raises(MachineError, match=message) as caught:
-        usable(system, variables)
+        find_usable_devices(system, variables)
     assert where in (caught.value.where or "")
     assert caught.value.hint
 
@@ -141,7 +141,7 @@ def test_variables_that_leave_no_pair(
 def test_a_machine_without_gpus(machine: str, tmp_path: Path) -> None:
     """It proposes no option that detect refuses."""
     with pytest.raises(MachineError) as caught:
-        usable(system_of(machine, tmp_path, with_links=False), {})
+        find_usable_devices(system_of(machine, tmp_path, with_links=False), {})
     hint = caught.value.hint or ""
     assert "rccltune" in hint
     known = {option for one in detect.params for option in one.opts}

@@ -39,10 +39,13 @@ def test_the_loaders_choice_and_its_version(built: tuple[Path, dict[str, Path]])
     """LD_LIBRARY_PATH of the launch decides, not ours."""
     program, folders = built
     for version, folder in folders.items():
-        found = installed_software.library_of(program, {"LD_LIBRARY_PATH": str(folder)})
+        found = installed_software.find_loaded_library(program, {"LD_LIBRARY_PATH": str(folder)})
         assert found == folder / "librccl.so.1"
-        assert installed_software.version_of(found) == f"RCCL {version}"
-    assert installed_software.library_of(program, {"LD_LIBRARY_PATH": "/proc/nowhere"}) is None
+        assert installed_software.read_version(found) == f"RCCL {version}"
+    assert (
+        installed_software.find_loaded_library(program, {"LD_LIBRARY_PATH": "/proc/nowhere"})
+        is None
+    )
 
 
 def test_what_the_loader_cannot_read_is_not_known(tmp_path: Path) -> None:
@@ -50,8 +53,8 @@ def test_what_the_loader_cannot_read_is_not_known(tmp_path: Path) -> None:
     script = tmp_path / "all_reduce_perf"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    assert installed_software.library_of(script, {}) is None
-    assert installed_software.library_of(tmp_path / "nothing", {}) is None
+    assert installed_software.find_loaded_library(script, {}) is None
+    assert installed_software.find_loaded_library(tmp_path / "nothing", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -68,5 +71,5 @@ def test_versions_as_compiled_in(tmp_path: Path, content: bytes, version: str | 
     """A format is not a version; an empty file is none either."""
     library = tmp_path / "librccl.so.1"
     library.write_bytes(content)
-    assert installed_software.version_of(library) == version
-    assert installed_software.version_of(tmp_path / "nothing") is None
+    assert installed_software.read_version(library) == version
+    assert installed_software.read_version(tmp_path / "nothing") is None

@@ -15,14 +15,14 @@ from trees import put, seen, write
 from wording import lacks
 
 from rccltune.machine import mode_change
-from rccltune.machine.gpu_findings import gpu_findings
+from rccltune.machine.gpu_findings import find_gpu_findings
 from rccltune.machine.mode_change import (
     apply_mode,
     check_mode,
-    obstacles,
+    list_obstacles,
     plan_calls,
 )
-from rccltune.machine.smi import query, runner
+from rccltune.machine.smi import make_runner, query_devices
 from rccltune.machine.system import Smi, System
 from rccltune.model.errors import MachineError
 from rccltune.model.reporter import Reporter
@@ -102,8 +102,8 @@ def test_a_part_that_lacks_the_mode_says_which_it_has(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="MI355X has no NPS4") as caught:
         check_mode(CPX4, system)
     assert caught.value.hint == "say --mode dpx-nps2."
-    assert obstacles(system, CPX4, is_root=True) == ("MI355X has no NPS4",)
-    assert obstacles(system, Mode.parse("dpx-nps2"), is_root=True) == ()
+    assert list_obstacles(system, CPX4, is_root=True) == ("MI355X has no NPS4",)
+    assert list_obstacles(system, Mode.parse("dpx-nps2"), is_root=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_remedy_for_mixed_modes_knows_the_product(
     root = write(machine, tmp_path)
     put(root, "sys/bus/pci/devices/0000:05:00.0/current_compute_partition", "CPX")
     [finding] = [
-        one for one in gpu_findings(seen(root, deep=False), {}) if one.name == "mixed-modes"
+        one for one in find_gpu_findings(seen(root, deep=False), {}) if one.name == "mixed-modes"
     ]
     assert wanted in finding.remedy
 
@@ -286,13 +286,13 @@ def test_what_stands_in_the_way(tmp_path: Path) -> None:
     """No root, GPUs in use, a mode that could not be put back, no AMD GPU."""
     root = write("mi300x-spx-nps1", tmp_path / "a")
     put(root, "sys/class/kfd/kfd/proc/4711/vram_1", "1")
-    said = obstacles(seen(root), CPX4, is_root=False)
+    said = list_obstacles(seen(root), CPX4, is_root=False)
     assert [line.split()[0] for line in said] == ["you", "the"]
     assert "4711" in said[1]
-    half = obstacles(seen(write("old-driver-cpx", tmp_path / "b")), CPX4, is_root=True)
+    half = list_obstacles(seen(write("old-driver-cpx", tmp_path / "b")), CPX4, is_root=True)
     assert "could not be put back" in half[0]
-    assert obstacles(seen(write("no-amd-gpu", tmp_path / "c")), CPX4, is_root=True)
-    assert obstacles(seen(write("mi300x-spx-nps1", tmp_path / "d")), CPX4, is_root=True) == ()
+    assert list_obstacles(seen(write("no-amd-gpu", tmp_path / "c")), CPX4, is_root=True)
+    assert list_obstacles(seen(write("mi300x-spx-nps1", tmp_path / "d")), CPX4, is_root=True) == ()
 
 
 @pytest.mark.parametrize(("release", "case"), [("6.4.4", "reset"), ("7.0.2", "")])
@@ -312,7 +312,7 @@ def test_through_the_real_bindings(
             put(root, f"{device}/current_memory_partition", memory)
         return seen(root, deep=False, ask_smi=Smi)
 
-    run = runner(folder / "python", environment(folder, case))
+    run = make_runner(folder / "python", environment(folder, case))
     with apply_mode(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True) as system:
         assert system.mode == CPX4
         assert state.read_text(encoding="ascii") == "CPX NPS4\n"
@@ -348,7 +348,7 @@ class Releases:
 
     def applied(self, reload: Callable[[System], None]) -> Any:  # noqa: ANN401 - as above
         """The context manager over this node."""
-        run = runner(self.folder, {})
+        run = make_runner(self.folder, {})
         return apply_mode(
             DPX2, self.look(), run=run, look=self.look, reporter=Reporter(), is_root=True,
             reload=reload,
@@ -361,11 +361,11 @@ def test_each_release_of_the_bindings_sets_the_mode(
 ) -> None:
     """ROCm 6 reloads by itself; 7 and 10 leave that to us, and 10 is asked by its new names."""
     node = Releases(release, tmp_path)
-    asked = query(runner(node.folder, {}), node.folder)
+    asked = query_devices(make_runner(node.folder, {}), node.folder)
     assert (asked.gpus[0].compute, asked.gpus[0].memory) == ("SPX", "NPS1")
     with node.applied(node.reload) as system:
         assert system.mode == DPX2
-        assert len(query(runner(node.folder, {}), node.folder).gpus) == 16
+        assert len(query_devices(make_runner(node.folder, {}), node.folder).gpus) == 16
     assert node.look().mode == SPX1
     assert node.n_reloads == n_reloads
     assert not (node.folder / "deprecated").exists()
@@ -420,7 +420,7 @@ def test_a_refusal_of_the_library(smi_release: Callable[[str], Path], tmp_path: 
     def look() -> System:
         return seen(root, deep=False)
 
-    run = runner(folder / "python", environment(folder, "refuse"))
+    run = make_runner(folder / "python", environment(folder, "refuse"))
     context = apply_mode(CPX4, look(), run=run, look=look, reporter=Reporter(), is_root=True)
     with pytest.raises(MachineError, match="busy"), context:
         pytest.fail("the block must not run")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rccltune.machine.placement import RankDevices, devices_of_ranks
+from rccltune.machine.placement import RankDevices, place_ranks
 from rccltune.machine.system import Gpu, System, XgmiLink
-from rccltune.machine.visible_devices import variables_that_choose
+from rccltune.machine.visible_devices import make_device_variables
 from rccltune.model.errors import CommandLineError, MachineError, RccltuneError
 from rccltune.model.vocabulary import RankPlacement as P
 
@@ -43,7 +43,7 @@ def placed(
     wished: P | None, system: System, n_ranks: int | None = None, **site: str
 ) -> RankDevices:
     """The placement in a site's environment."""
-    return devices_of_ranks(wished, n_ranks, system, site)
+    return place_ranks(wished, n_ranks, system, site)
 
 
 def numbers(found: RankDevices) -> list[int]:
@@ -258,4 +258,4 @@ def test_devices_are_chosen_by_the_vendors_variable(
     vendor: str, pairs: tuple[tuple[str, str], ...]
 ) -> None:
     """In the order of the ranks."""
-    assert variables_that_choose(vendor, 0, 8, 16) == pairs
+    assert make_device_variables(vendor, 0, 8, 16) == pairs

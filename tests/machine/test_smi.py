@@ -10,8 +10,8 @@ import pytest
 from trees import put, seen, write
 from wording import lacks
 
-from rccltune.machine.gpu_findings import gpu_findings
-from rccltune.machine.smi import bindings, query, runner, with_smi
+from rccltune.machine.gpu_findings import find_gpu_findings
+from rccltune.machine.smi import add_amdsmi, find_bindings, make_runner, query_devices
 from rccltune.machine.system import Smi, SmiGpu
 
 Releases = Callable[[str], Path]
@@ -21,7 +21,9 @@ RELEASES = pytest.mark.parametrize("release", ["6.4.4", "7.0.2"])
 def ask(folder: Path, state: str, case: str = "", timeout_s: float = 20) -> Smi:
     """The bindings of one release over a node in some state."""
     put(folder, "state", state)
-    return query(runner(folder / "python", environment(folder, case)), folder / "python", timeout_s)
+    return query_devices(
+        make_runner(folder / "python", environment(folder, case)), folder / "python", timeout_s
+    )
 
 
 def environment(folder: Path, case: str = "") -> Mapping[str, str]:
@@ -52,7 +54,7 @@ def test_agrees_with_sysfs(release: str, smi_release: Releases, tmp_path: Path) 
         said = ask(smi_release(release), "CPX NPS4", case)
         system = seen(root, ask_smi=lambda said=said: said)
         assert system.disagreements == ()
-        assert gpu_findings(system, {}) == ()
+        assert find_gpu_findings(system, {}) == ()
 
 
 def test_primary_only_answers(smi_release: Releases) -> None:
@@ -85,7 +87,7 @@ def test_not_permitted(smi_release: Releases, tmp_path: Path) -> None:
 def test_no_library_is_a_key_error(release: str, smi_release: Releases, tmp_path: Path) -> None:
     """The import prints on stdout and raises KeyError; both stay in the child."""
     python = smi_release(release) / "python"
-    said = query(runner(python, {"ROCM_HOME": str(tmp_path)}), python)
+    said = query_devices(make_runner(python, {"ROCM_HOME": str(tmp_path)}), python)
     assert said.status == "failed"
     assert "KeyError" in str(said.detail)
     assert "import" in str(said.detail)
@@ -113,7 +115,7 @@ def test_error_at_the_first_call(tmp_path: Path) -> None:
         "amdsmi/__init__.py",
         "def amdsmi_init():\n    raise OSError('AMD SMI shared library could not be loaded')\n",
     )
-    said = query(runner(tmp_path, {}), tmp_path)
+    said = query_devices(make_runner(tmp_path, {}), tmp_path)
     assert said.status == "failed"
     assert lacks(str(said.detail), "OSError", "AMD", "SMI") == []
 
@@ -125,14 +127,14 @@ def test_error_at_the_first_call(tmp_path: Path) -> None:
 def test_odd_bindings_are_survived(answer: str, tmp_path: Path) -> None:
     """Whatever a foreign package does at import."""
     put(tmp_path, "amdsmi/__init__.py", answer)
-    assert query(runner(tmp_path, {}), tmp_path).status in ("failed", "crashed")
+    assert query_devices(make_runner(tmp_path, {}), tmp_path).status in ("failed", "crashed")
 
 
 def test_failing_bindings_change_nothing(tmp_path: Path) -> None:
     """The answer of sysfs stands; detect says that they failed."""
     said = Smi(status="timed out", source="/opt/rocm/share/amd_smi", detail="no answer within 20 s")
     system = seen(write("mi300x-spx-nps1", tmp_path), ask_smi=lambda: said)
-    assert (system.amdsmi.status, gpu_findings(system, {})) == ("timed out", ())
+    assert (system.amdsmi.status, find_gpu_findings(system, {})) == ("timed out", ())
     assert system.mode_text == "spx-nps1"
 
 
@@ -140,10 +142,10 @@ def test_rocms_own_bindings_go_first(tmp_path: Path) -> None:
     """They fit the installed library; a wheel of another release may not."""
     wheels, rocm = tmp_path / "site-packages", tmp_path / "rocm"
     put(wheels, "amdsmi/__init__.py", "")
-    assert bindings(rocm, [wheels]) == wheels
+    assert find_bindings(rocm, [wheels]) == wheels
     put(rocm, "share/amd_smi/amdsmi/__init__.py", "")
-    assert bindings(rocm, [wheels]) == rocm / "share" / "amd_smi"
-    assert bindings(tmp_path / "no-rocm", []) is None
+    assert find_bindings(rocm, [wheels]) == rocm / "share" / "amd_smi"
+    assert find_bindings(tmp_path / "no-rocm", []) is None
 
 
 def test_a_missing_half_is_filled(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_a_missing_half_is_filled(tmp_path: Path) -> None:
         SmiGpu(address=f"0000:05:00.{n}", memory="NPS4" if n == 0 else None) for n in range(8)
     )
     before = seen(write("old-driver-cpx", tmp_path))
-    after = with_smi(before, Smi(status="answered", gpus=gpus))
+    after = add_amdsmi(before, Smi(status="answered", gpus=gpus))
     assert (before.mode_text, after.mode_text) == ("cpx-?", "cpx-nps4")
     assert after.oams[0].sources["memory"] == "amdsmi 0000:05:00.0"
 
@@ -167,7 +169,7 @@ def test_sources_that_differ_are_shown(tmp_path: Path) -> None:
     system = seen(root, ask_smi=lambda: Smi(status="answered", gpus=gpus))
     assert system.mode_text == "spx-nps1"
     assert len(system.disagreements) == 2 * 8
-    (finding,) = gpu_findings(system, {})
+    (finding,) = find_gpu_findings(system, {})
     assert finding.name == "sources-disagree"
     assert lacks(finding.message, "0000:05:00", "SPX", "CPX", "15 more") == []
 

@@ -57,7 +57,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, bindings: object, **request: object)
     """What the child would write."""
     monkeypatch.setitem(sys.modules, "amdsmi", bindings)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    return smi_child._answer({"folder": "/proc/nowhere", **request})
+    return smi_child._answer_request({"folder": "/proc/nowhere", **request})
 
 
 def test_a_query(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,16 +31,16 @@ def check_device_nodes(host: HostState) -> Iterator[Finding]:
         )
         return
     names = [f"dri/renderD{gpu.render_minor}" for gpu in host.system.gpus if gpu.can_open]
-    shut = [
+    closed = [
         name
         for name in ("kfd", *names)
         if not os.access(host.root.at(f"dev/{name}"), os.R_OK | os.W_OK)
     ]
-    if shut:
+    if closed:
         yield stops(
             "device-nodes",
-            f"you may not open /dev/{shut[0]}",
-            f"/dev/{shut[0]}",
+            f"you may not open /dev/{closed[0]}",
+            f"/dev/{closed[0]}",
             remedy="sudo usermod -aG render,video $USER, then log in again",
         )
 
@@ -50,13 +50,13 @@ def check_firmware(host: HostState) -> Iterator[Finding]:
     if host.variables.get(_RECLAIM) == "1":
         return
     versions = [gpu.mec_firmware for gpu in host.system.gpus if gpu.arch == "gfx942"]
-    old = [version for version in versions if version and version < _MIN_MEC]
+    old_versions = [version for version in versions if version and version < _MIN_MEC]
     release = release_in(host.system.rocm)
-    if old:
+    if old_versions:
         yield warns(
             "mec-firmware",
-            f"firmware {old[0]} of the command processor is older than RCCL of ROCm 7 takes "
-            f"({_MIN_MEC}): it ends with 'unhandled system error'",
+            f"firmware {old_versions[0]} of the command processor is older than RCCL of ROCm 7 "
+            f"takes ({_MIN_MEC}): it ends with 'unhandled system error'",
             "KFD, fw_version",
             remedy=f"export {_RECLAIM}=1, or update the GPU's firmware.",
             spoils=True,
@@ -99,10 +99,10 @@ def check_power_caps(host: HostState) -> Iterator[Finding]:
             caps[oam.address] = cap
             is_low |= cap < (host.root.number(f"{sensors}/power1_cap_default") or cap)
     if is_low or len(set(caps.values())) > 1:
-        named = ", ".join(f"{a} {cap // 1_000_000} W" for a, cap in sorted(caps.items()))
+        words = ", ".join(f"{a} {cap // 1_000_000} W" for a, cap in sorted(caps.items()))
         yield warns(
             "power-cap",
-            f"the power caps are lowered or not alike: {named}",
+            f"the power caps are lowered or not alike: {words}",
             "hwmon power1_cap",
             remedy="sudo amd-smi reset --gpu all --power-cap",
             spoils=True,

@@ -26,17 +26,17 @@ _CONFIG_SIZE: Final = 4096
 def check_governor(host: HostState) -> Iterator[Finding]:
     """Core clocks that follow the load."""
     names = [n for n in host.root.entries(_CPUS) or () if n[3:].isdecimal() and n[:3] == "cpu"]
-    found = Counter(
+    governors = Counter(
         value
         for name in names
         if (value := host.root.text(f"{_CPUS}/{name}/cpufreq/scaling_governor")) is not None
     )
-    others = {value: count for value, count in found.items() if value != "performance"}
+    others = {value: count for value, count in governors.items() if value != "performance"}
     if others:
-        named = ", ".join(f"{value} on {count} cores" for value, count in sorted(others.items()))
+        words = ", ".join(f"{value} on {count} cores" for value, count in sorted(others.items()))
         yield warns(
             "cpu-governor",
-            f"the cores' clocks follow the load: {named}",
+            f"the cores' clocks follow the load: {words}",
             f"/{_CPUS}/cpu*/cpufreq/scaling_governor",
             remedy="sudo cpupower frequency-set -g performance",
             spoils=True,
@@ -144,8 +144,8 @@ def check_kernel_parameters(host: HostState) -> Iterator[Finding]:
     if not host.has_amd or line is None or host.is_guest:
         return
     intel = ["intel_iommu=on"] if b"GenuineIntel" in host.cpu else []
-    wanted = ("iommu=pt", *intel, "pci=realloc=off")
-    missing = [word for word in wanted if word not in line.split()]
+    parameters = ("iommu=pt", *intel, "pci=realloc=off")
+    missing = [word for word in parameters if word not in line.split()]
     if missing:
         yield warns(
             "kernel-parameters",

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.launch.variables import CHANNELS, chooses
-from rccltune.machine.conf_files import library_conf_files as files_of
+from rccltune.machine.conf_files import find_conf_files as files_of
 from rccltune.machine.findings import Finding, notes, warns
 from rccltune.machine.host_state import HostState
 from rccltune.machine.system import Benchmark
-from rccltune.machine.visible_devices import VISIBLE, visible_devices
+from rccltune.machine.visible_devices import VISIBLE, find_visible_devices
 from rccltune.model import defaults
 from rccltune.model.errors import MachineError
 from rccltune.model.vocabulary import TUNABLE
@@ -28,16 +28,16 @@ _ORPHANS: Final = "each rank then runs alone, and the launcher still ends with 0
 def check_library_variables(host: HostState) -> Iterator[Finding]:
     """Variables of library and runtime: a sweep clears some, the others reach every rank."""
     names = sorted(name for name in host.variables if _READ.fullmatch(name))
-    cleared = [name for name in names if chooses(name, keep=CHANNELS)]
+    choosing = [name for name in names if chooses(name, keep=CHANNELS)]
     channels = [name for name in names if name in CHANNELS]
-    passed = [name for name in names if name not in (*cleared, *channels, *VISIBLE)]
-    if cleared:
+    others = [name for name in names if name not in (*choosing, *channels, *VISIBLE)]
+    if choosing:
         yield warns(
             "choosing-variables",
-            f"{', '.join(cleared)} choose settings: a sweep clears them, a job keeps them, so the "
+            f"{', '.join(choosing)} choose settings: a sweep clears them, a job keeps them, so the "
             "job will not run what was tuned",
             "environment",
-            remedy=f"unset {' '.join(cleared)}",
+            remedy=f"unset {' '.join(choosing)}",
             spoils=True,
         )
     if channels:
@@ -50,10 +50,10 @@ def check_library_variables(host: HostState) -> Iterator[Finding]:
             "--env NAME=VALUE -o FOLDER measures it in a session of its own.",
             spoils=True,
         )
-    if passed:
+    if others:
         yield notes(
             "passed-variables",
-            f"{', '.join(passed)} reach every rank of every launch, and are recorded",
+            f"{', '.join(others)} reach every rank of every launch, and are recorded",
             "environment",
             remedy="set the same in the job that will use the rules.",
             spoils=True,
@@ -77,7 +77,7 @@ def check_past_tuner(host: HostState) -> Iterator[Finding]:
     system = host.system
     versions = dict.fromkeys(one.version for one in system.libraries if one.version)
     try:
-        gpus = visible_devices(system.gpus, system.vendor, host.variables)
+        gpus = find_visible_devices(system.gpus, system.vendor, host.variables)
     except MachineError:
         return  # which is a finding of its own
     for version in versions:
@@ -91,11 +91,11 @@ def check_past_tuner(host: HostState) -> Iterator[Finding]:
             redop=defaults.REDOP,
             registered=False,
         )
-        found = paths_past(site, reversed(TUNABLE), host.variables) if len(gpus) > 1 else ()
-        if found:
+        paths = paths_past(site, reversed(TUNABLE), host.variables) if len(gpus) > 1 else ()
+        if paths:
             yield notes(
                 "past-the-tuner",
-                f"{version}, {len(gpus)} ranks: {'. '.join(sentences(found))}",
+                f"{version}, {len(gpus)} ranks: {'. '.join(sentences(paths))}",
                 "docs/deploy.md",
                 remedy="tune the sizes beyond, or the same job with that switch: rccltune tune "
                 "--env NAME=VALUE.",
@@ -105,11 +105,11 @@ def check_past_tuner(host: HostState) -> Iterator[Finding]:
 def check_hidden_files(host: HostState) -> Iterator[Finding]:
     """Files that set variables nobody sees; they fill only what the environment leaves open."""
     for hidden in files_of(host.root, host.variables, host.home, amd=host.has_amd):
-        won, path = hidden.fills(host.variables), hidden.path
-        if won:
+        pairs, path = hidden.fills(host.variables), hidden.path
+        if pairs:
             yield warns(
                 "hidden-file",
-                f"{path} ({hidden.whose}) sets {', '.join(f'{n}={v}' for n, v in won)}",
+                f"{path} ({hidden.whose}) sets {', '.join(f'{n}={v}' for n, v in pairs)}",
                 str(path),
                 remedy=f"mv {path} {path}.off while measuring, or set the same in every job.",
                 spoils=True,
@@ -155,12 +155,12 @@ def check_libraries(host: HostState) -> Iterator[Finding]:
             remedy="name it with --librccl FILE.",
         )
     if len({library.sha256 for library in files}) > 1:
-        named = "; ".join(
+        words = "; ".join(
             f"{lib.owner}: {lib.version or 'no version'} ({lib.path})" for lib in files
         )
         yield warns(
             "several-libraries",
-            f"a job here could load different libraries: {named}",
+            f"a job here could load different libraries: {words}",
             "LD_LIBRARY_PATH, the system's folders, the Python in use",
             remedy="tune with the one that the job loads (grep ccl /proc/PID/maps): --librccl FILE "
             "chooses it.",
@@ -171,29 +171,30 @@ def check_libraries(host: HostState) -> Iterator[Finding]:
 def check_mpi_families(host: HostState) -> Iterator[Finding]:
     """The launcher's MPI and that of rccl-tests, which confirm what rccltune-perf measures."""
     flavours = [one.flavour for one in host.system.launchers or () if one.flavour is not None]
-    real = [one for one in host.system.benchmarks if not one.simulated]
-    without = [one for one in real if one.mpi == "none"]
-    if flavours and without:
+    benchmarks = [one for one in host.system.benchmarks if not one.simulated]
+    no_mpi = [one for one in benchmarks if one.mpi == "none"]
+    if flavours and no_mpi:
         yield warns(
             "benchmark-without-mpi",
-            f"{_names(without)}: built without MPI; {_ORPHANS}",
-            str(without[0].path),
+            f"{_name_benchmarks(no_mpi)}: built without MPI; {_ORPHANS}",
+            str(no_mpi[0].path),
             remedy=f"build {host.tests_word} with make MPI=1 MPI_HOME=…",
         )
     family = _FAMILY.get(flavours[0]) if flavours else None
-    others = [one for one in real if one.mpi not in (None, "none", family)] if family else []
-    if others:
+    foreign = [one for one in benchmarks if one.mpi not in (None, "none", family)] if family else []
+    if foreign:
         yield warns(
             "launcher-mismatch",
-            f"the launcher is {flavours[0]}, {_names(others)} use {others[0].mpi}; {_ORPHANS}",
-            str(others[0].path),
-            remedy=f"put the mpirun of {others[0].mpi} first on PATH, or build "
+            f"the launcher is {flavours[0]}, {_name_benchmarks(foreign)} use "
+            f"{foreign[0].mpi}; {_ORPHANS}",
+            str(foreign[0].path),
+            remedy=f"put the mpirun of {foreign[0].mpi} first on PATH, or build "
             f"{host.tests_word} with {flavours[0]}.",
         )
 
 
-def _names(found: list[Benchmark]) -> str:
-    return ", ".join(benchmark.name for benchmark in found[:3])
+def _name_benchmarks(benchmarks: list[Benchmark]) -> str:
+    return ", ".join(benchmark.name for benchmark in benchmarks[:3])
 
 
 CHECKS: Final = (
