@@ -57,7 +57,7 @@ FIELDS: Final = _name_words(
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
     fallback key scale placement dtype op redop graph nbytes baseline_us tuned_us ran
     answer n_wrong cost_ns verdict rule before after reason why zones
-    alike bits bits_times library_us rules_us fastest_us pin_us
+    equivalent bits bits_times library_us rules_us fastest_us pin_us
     """
 )
 # Fields of what ``detect --json`` says of a machine.

@@ -15,7 +15,7 @@ from archives import unpack
 from rccltune import gather
 from rccltune.cli import run
 from rccltune.gather import FIELDS, ArchiveContent
-from rccltune.model import choice, measurement, settings
+from rccltune.model import measurement, rule, settings
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.estimate import Estimate
 from rccltune.ranks.runs import COLUMNS, EndFile, RunFile
@@ -196,14 +196,14 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
         verdict.VerdictFile,
         verdict.RuleVerdict,
     )
-    records += (Estimate, choice.LeftToLibrary, verdict.IdleEffect)
+    records += (Estimate, rule.LeftToLibrary, verdict.IdleEffect)
     records += (
         measurement.Fingerprint,
         settings.Setting,
         settings.Mode,
         settings.Scale,
         settings.RankLocation,
-        choice.Rule,
+        rule.Rule,
     )
     fields = {one.name for record in records for one in dataclasses.fields(record)}
     assert fields - FIELDS == on_purpose
