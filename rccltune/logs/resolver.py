@@ -204,9 +204,8 @@ class Resolver:
 
     def _name_chooser(self, facts: LogFacts) -> str:
         """Variables and tuner that chose beside the library, in words; empty where nothing did."""
-        return ", ".join(
-            filter(None, (name_tuner(facts.variables), *self._find_forced(facts).forcing))
-        )
+        tuner, forced = name_tuner(facts.variables), self._find_forced(facts)
+        return ", ".join([*filter(None, (tuner,)), *forced.forcing])
 
     def is_chosen(self, facts: LogFacts) -> bool:
         """Whether something else than the site as it is chose what ran."""
@@ -219,28 +218,25 @@ class Resolver:
             OutputError: they ran under several, and nothing chooses.
             CommandLineError: none ran under the one that was chosen.
         """
-        wanted = {key: value for key, value in self.assumptions.items() if key.isupper()}
-        kept, environments = [], []
-        for run in runs:
-            variables = find_other_variables(
-                run.facts.variables, channels=self._takes_channels(run.facts)
-            )
-            if all(run.facts.variables.get(key) == value for key, value in wanted.items()):
-                kept.append(run)
-                environments.append(variables)
-        if not kept:
+        chosen = {key: value for key, value in self.assumptions.items() if key.isupper()}
+        runs = [run for run in runs if chosen.items() <= run.facts.variables.items()]
+        if not runs:
             raise CommandLineError(
-                f"no run of the file had {' '.join(f'{k}={v}' for k, v in wanted.items())}",
+                f"no run of the file had {' '.join(f'{k}={v}' for k, v in chosen.items())}",
                 where=self.name,
                 hint="leave the assumption out, or name a value that the file names.",
             )
-        for run, variables in zip(kept, environments, strict=True):
+        environments = [
+            find_other_variables(run.facts.variables, channels=self._takes_channels(run.facts))
+            for run in runs
+        ]
+        for run, variables in zip(runs, environments, strict=True):
             if variables != environments[0] and not self.is_trusted:
-                raise self._environments_differ(kept[0], environments[0], run, variables)
-        if any(run.facts.names_environment for run in kept):
+                raise self._environments_differ(runs[0], environments[0], run, variables)
+        if any(run.facts.names_environment for run in runs):
             self.environment = environments[0]
-        self.n_runs = len(kept)
-        return kept
+        self.n_runs = len(runs)
+        return runs
 
     def _environments_differ(
         self, run: LogRun, first: dict[str, str], later: LogRun, other: dict[str, str]
@@ -270,19 +266,22 @@ class Resolver:
         stated, chooser = self.stated.setting, self._name_chooser(facts)
         is_baseline = stated is not None and stated.role is Role.BASELINE
         if facts.setting is not None:
-            if stated is None or (self.is_mixed and is_baseline):
-                return facts.setting
-            return self._merge(stated, facts.setting, facts.line)
-        if self.is_trusted and stated is not None:
-            # Whoever started it knows what was asked for; its log must not say another thing.
+            setting = facts.setting
+            if stated is not None and not (self.is_mixed and is_baseline):
+                setting = self._merge(stated, facts.setting, facts.line)
+        elif self.is_trusted and stated is not None:
+            # Whoever started it knows what was requested; its log must not say another thing.
+            setting = stated
             forced = self._find_forced(facts).setting
-            is_forced = stated.role is Role.FORCED
-            return self._merge(stated, forced, facts.line) if forced and is_forced else stated
-        if not chooser:
-            return stated or self._note_unstated(facts)
-        if is_baseline and not self.is_mixed:
-            return self._beside_tuner(facts, chooser)
-        return self._setting_of_chooser(facts, None if is_baseline else stated, chooser)
+            if forced is not None and stated.role is Role.FORCED:
+                setting = self._merge(stated, forced, facts.line)
+        elif not chooser:
+            setting = stated or self._note_unstated(facts)
+        elif is_baseline and not self.is_mixed:
+            setting = self._baseline_beside(facts, chooser)
+        else:
+            setting = self._setting_of_chooser(facts, None if is_baseline else stated, chooser)
+        return setting
 
     def _setting_of_chooser(self, facts: LogFacts, stated: Setting | None, chooser: str) -> Setting:
         """Setting of rows that ran under variables or a tuner."""
@@ -344,7 +343,7 @@ class Resolver:
             channels=self.agree("--channels", stated.channels, in_file.channels, line),
         )
 
-    def _beside_tuner(self, facts: LogFacts, chooser: str) -> Setting:
+    def _baseline_beside(self, facts: LogFacts, chooser: str) -> Setting:
         """The baseline of a site that has a tuner of its own."""
         if is_choice_requested(facts.variables):
             raise CommandLineError(
