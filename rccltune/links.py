@@ -103,7 +103,7 @@ def prepare_links(request: SiteRequest, folder: Path, *, system: System | None) 
         gpus = device_pairs.find_usable_devices(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
-    instrument.same_machine(folder, found.site, is_perf=True)
+    instrument.check_same_machine(folder, found.site, is_perf=True)
     every = device_pairs.pair_devices(gpus, system.links)
     known = found.site.fingerprint
     mode = str(known.mode) if known.mode and known.mode.compute else ""

@@ -14,7 +14,6 @@ from rccltune.launch import signals
 from rccltune.machine.installed_software import contains_any
 from rccltune.measure import instrument
 from rccltune.measure.rank_program import waiting_ranks
-from rccltune.measure.rccl_tests_sweep import is_gated
 from rccltune.measure.request import Request
 from rccltune.model.errors import CommandLineError, LaunchError, MachineError
 from rccltune.model.reporter import Reporter
@@ -131,7 +130,7 @@ def dump_setting(
         *[Step(plan.CALL, chosen.setting, call)] * _N_WARMUP,
         Step(plan.MEASURE, chosen.setting, call, plan.LOOP, _EFFORT),
     ]
-    is_forced = chosen.setting.protocol is Protocol.LL128 and is_gated(here.site)
+    is_forced = chosen.setting.protocol is Protocol.LL128 and here.site.is_gated
     added = [*([LL128_FORCED] if is_forced else []), ("NPKIT_DUMP_DIR", str(into))]
     ground = replace(here.ground, added=(*here.ground.added, *added))
     with lock.lock_session(folder, reporter), signals.interruptible():

@@ -159,7 +159,7 @@ def tune(
 
     proof = prove(prepared, other_s + showing_s)
     done = _report_session(proof, reporter, confirms, other_s + showing_s)
-    left_s = prepared.measuring.left_s()
+    left_s = prepared.measuring.remaining_s()
     if forced is None or (left_s is not None and left_s <= 0):
         return done
     forced.measuring.budget_s = left_s

@@ -175,7 +175,7 @@ def probe_side(
         site=dict(os.environ),
         with_plugin=side.has_plugin,
         largest=max(step.call.nbytes for step in steps),
-        heard=hosts.hear,
+        check=hosts.check,
     ) as ranks:
         if side.rules:
             ranks.answer_by(side.rules)

@@ -509,7 +509,7 @@ class OngoingComparison:
             site=dict(os.environ),
             with_plugin=one.side.has_plugin,
             largest=max(n for sizes in self.scope.sizes.values() for n in sizes),
-            heard=self.hosts.hear,
+            check=self.hosts.check,
         )
 
     def _make(
@@ -529,7 +529,7 @@ class OngoingComparison:
             def grown(n: int, before: int = before) -> None:
                 show(before + n)
 
-            made = ranks.make({label: steps}, until=until, grown=grown)
+            made = ranks.make({label: steps}, until=until, show=grown)
             before += len(steps)
             if made.ended is not None:
                 break

@@ -21,23 +21,19 @@ from rccltune.session import files
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site
+    from rccltune.simulate.node import SimulatedNode
 
 
-def over_real(site: Site, library: Path, one_process: bool) -> Site:
+def over_real(site: Site, node: SimulatedNode, library: Path, *, one_process: bool) -> Site:
     """The same node with the real library's decisions, its times still the node file's."""
-    node, n_ranks, n_hosts = site.node, site.seating.n_started, site.scale.n_nodes
-    if node is None or node.library == "rcclx":
-        raise MachineError(
-            "the real library runs on simulated nodes with AMD's RCCL alone",
-            hint="simulate such a node, or leave --librccl out.",
-        )
+    n_ranks, n_hosts = site.seating.n_started, site.scale.n_nodes
+    real_rccl.check_node(node)
     if n_hosts > 1 and one_process:
         raise MachineError(
             "the real library tells simulated hosts apart by process",
             hint="leave --launcher none out, or say ranks of one host (--np).",
         )
-    free = real_rccl.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
-    real_rccl.check_real_memory(n_ranks, n_hosts, one_process=one_process, free_mib=free)
+    real_rccl.check_real_memory(n_ranks, n_hosts, one_process=one_process)
     version, words = real_rccl.real_words(library)
     real_rccl.check_real_starts(library)
     start_s = real_rccl.real_start_s(n_ranks, one_process=one_process)
@@ -73,7 +69,7 @@ class Benchmarks:
 _OPTION: Final = re.compile(r"\[-(\w)[, ]")
 
 
-def bench_of(named: Path | None) -> Benchmarks:
+def find_benchmarks(named: Path | None) -> Benchmarks:
     """The real programs.
 
     Args:
@@ -105,19 +101,19 @@ def programs_in(folder: Path) -> dict[Collective, str]:
     Raises:
         MachineError: there is none.
     """
-    found = {
+    programs = {
         collective: str((folder / collective.benchmark).resolve().parent / collective.benchmark)
         for collective in Collective
         if (folder / collective.benchmark).is_file()
     }
-    if not found:
+    if not programs:
         raise MachineError(
             "there is no benchmark in this folder",
             where=str(folder),
             hint="name the folder that holds all_reduce_perf: --rccl-tests of sweep, rccl_tests in "
             "a session's sweep.yaml.",
         )
-    return found
+    return programs
 
 
 def letters_of(program: str, variables: Mapping[str, str]) -> frozenset[str]:
@@ -127,7 +123,7 @@ def letters_of(program: str, variables: Mapping[str, str]) -> frozenset[str]:
         MachineError: it does not start.
     """
     try:
-        done = subprocess.run(
+        answer = subprocess.run(
             [program, "--help"],
             env=dict(variables),
             stdin=subprocess.DEVNULL,
@@ -141,7 +137,7 @@ def letters_of(program: str, variables: Mapping[str, str]) -> frozenset[str]:
         raise MachineError(
             f"the benchmark does not start: {reason_of(error)}", where=program
         ) from error
-    return frozenset(_OPTION.findall(done.stdout + done.stderr))
+    return frozenset(_OPTION.findall(answer.stdout + answer.stderr))
 
 
 def _folder(named: Path | None) -> Path:
@@ -158,7 +154,7 @@ def _folder(named: Path | None) -> Path:
     )
 
 
-def loads(library: Path | None) -> tuple[tuple[str, str], ...]:
+def variables_to_load(library: Path | None) -> tuple[tuple[str, str], ...]:
     """Variables that make the benchmark load a library instead of the site's."""
     if library is None:
         return ()
@@ -166,12 +162,12 @@ def loads(library: Path | None) -> tuple[tuple[str, str], ...]:
     return (("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders))),)
 
 
-def loaded(
+def find_loaded(
     program: Path,
     library: Path | None,
     added: Sequence[tuple[str, str]],
 ) -> Path | None:
     """The library that the benchmark will load, None where that is not seen."""
-    seen = launch_environment(os.environ, added)
+    environment = launch_environment(os.environ, added)
     # Of a script around the benchmark the loader knows nothing; what was named counts then.
-    return installed_software.find_loaded_library(program, seen.variables) or library
+    return installed_software.find_loaded_library(program, environment.variables) or library

@@ -73,10 +73,11 @@ class RankConnection:
             self._send(line)
             if not line.startswith(plan.ANSWER):
                 waiting.append(line)
-            while len(waiting) >= _AHEAD:
-                yield self._next(waiting, limit_of)
-        while waiting:
-            yield self._next(waiting, limit_of)
+            if len(waiting) >= _AHEAD:
+                oldest = waiting.popleft()
+                yield self._receive(oldest, limit_of(oldest))
+        for line in waiting:
+            yield self._receive(line, limit_of(line))
 
     def end(self) -> None:
         """Say that no step follows; ranks then end by themselves."""
@@ -93,12 +94,9 @@ class RankConnection:
         except OSError as error:
             raise ConnectionLostError from error
 
-    def _next(self, waiting: deque[str], limit_of: Callable[[str], float]) -> Answer:
-        line = waiting.popleft()
-        return self._answer(line, limit_of(line))
-
-    def _answer(self, line: str, stalled_s: float) -> Answer:
-        deadline = time.monotonic() + stalled_s
+    def _receive(self, line: str, limit_s: float) -> Answer:
+        """The answer to the line that waits longest."""
+        deadline = time.monotonic() + limit_s
         while (at := self._received.find(b"\n")) < 0:
             ready, _, _ = select.select([self._socket], [], [], _WAIT_S)
             if ready:
@@ -138,7 +136,7 @@ def connect(
     greeting = f"rccltune-perf {token[:half]} lead {n_ranks}\n".encode()
     while True:
         for address, port in _addresses(folder / RENDEZVOUS_FILE):
-            connected = _try(address, port, greeting, token[half:])
+            connected = _greet(address, port, greeting, token[half:])
             if connected is not None:
                 return RankConnection(connected)
         if is_over():
@@ -157,23 +155,23 @@ def _addresses(path: Path) -> list[tuple[str, int]]:
     return [(address, int(port)) for address, port in words]
 
 
-def _try(address: str, port: int, greeting: bytes, answer: str) -> socket.socket | None:
+def _greet(address: str, port: int, greeting: bytes, answer: str) -> socket.socket | None:
     """A connection to a listener that knows the token."""
     try:
-        found = socket.create_connection((address, port), timeout=_CONNECT_S)
+        connection = socket.create_connection((address, port), timeout=_CONNECT_S)
     except OSError:
         return None
     try:
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        found.settimeout(_GREETING_S)
-        found.sendall(greeting)
-        said = bytearray()
-        while not said.endswith(b"\n") and (part := found.recv(1)):
-            said += part
-        if said.decode("ascii", "replace") == f"{answer}\n":
-            found.settimeout(None)
-            return found
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(_GREETING_S)
+        connection.sendall(greeting)
+        line = bytearray()
+        while not line.endswith(b"\n") and (part := connection.recv(1)):
+            line += part
+        if line.decode("ascii", "replace") == f"{answer}\n":
+            connection.settimeout(None)
+            return connection
     except OSError:
         pass
-    found.close()
+    connection.close()
     return None

@@ -28,18 +28,18 @@ _BY_SIGNAL: Final = 128
 _SIGKILL: Final = 9
 
 
-def end_of_run(made: Run, ending: LaunchEnd, *, stalled: bool) -> EndFile:
+def end_of_run(run: Run, ending: LaunchEnd, *, stalled: bool) -> EndFile:
     """How a run ended, and which setting is to blame where it failed."""
     end = EndFile(
         exit_code=ending.exit_code, signal=ending.signal, duration_s=round(ending.duration_s, 3)
     )
-    flying = made.in_flight
+    pending = run.in_flight
     # A launcher may fail to see that its ranks have ended well.
-    all_done = made.remarks.n_done == made.file.n_ranks
-    if flying is None and (ending.exit_code == 0 or all_done):
+    all_done = run.remarks.n_done == run.file.n_ranks
+    if pending is None and (ending.exit_code == 0 or all_done):
         return end
-    words = _words(made, stalled=stalled)
-    at = _failed_at(made) or flying
+    words = _words(run, stalled=stalled)
+    at = _failed_at(run) or pending
     step = at.step if at else None
     return replace(
         end,
@@ -48,7 +48,7 @@ def end_of_run(made: Run, ending: LaunchEnd, *, stalled: bool) -> EndFile:
         collective=step.call.collective if step else None,
         setting=step.setting if step and step.setting.role in (Role.FORCED, Role.RULES) else None,
         rules=at.label.rules if at and step and step.setting.role is Role.RULES else "",
-        words=words or ("" if stalled else f"it ended with {ending.how}; {_last(made)}"),
+        words=words or ("" if stalled else f"it ended with {ending.how}; {_last_words(run)}"),
     )
 
 
@@ -59,36 +59,36 @@ def _failure(ending: LaunchEnd, *, stalled: bool) -> Failure:
     return Failure.KILLED if killed else Failure.CRASH
 
 
-def _failed_at(made: Run) -> PlacedStep | None:
+def _failed_at(run: Run) -> PlacedStep | None:
     """The step that a rank itself says to have failed at, or that a rank was at which is gone."""
-    failed = made.remarks.failed
+    failed = run.remarks.failed
     lines = {line for _, line, words in failed if not _ECHO.search(words)}
     # Of two ranks that end at once the slower one may lack a row that the other has.
     gone = {int(match[1]) for *_, words in failed if (match := _GONE.search(words))}
     quiet = gone - {rank for rank, *_ in failed}
-    reached = [len(made.ranks[rank]) for rank in quiet if rank < len(made.ranks)]
-    lines |= {made.steps[n].line for n in reached if n < len(made.steps)}
-    return next((one for one in made.steps[made.n_done :] if one.line in lines), None)
+    reached = [len(run.ranks[rank]) for rank in quiet if rank < len(run.ranks)]
+    lines |= {run.steps[n].line for n in reached if n < len(run.steps)}
+    return next((one for one in run.steps[run.n_done :] if one.line in lines), None)
 
 
-def _words(made: Run, *, stalled: bool) -> str:
+def _words(run: Run, *, stalled: bool) -> str:
     """What the program or the library said: the first rank's words that are about itself."""
-    said = [words for _, _, words in made.remarks.failed]
+    sentences = [words for _, _, words in run.remarks.failed]
     try:
-        log = (made.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
+        log = (run.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         log = ""
-    said += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
-    own = [words for words in said if not _ECHO.search(words)]
-    if not own and not stalled and (match := _SIMULATED.search(log)):
-        own = [match[1]]
+    sentences += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
+    causes = [words for words in sentences if not _ECHO.search(words)]
+    if not causes and not stalled and (match := _SIMULATED.search(log)):
+        causes = [match[1]]
     # Ranks that hang are ended by us, and see each other go: that says nothing of why they hung.
-    return next(iter(own if stalled else [*own, *said]), "")[:400]
+    return next(iter(causes if stalled else [*causes, *sentences]), "")[:400]
 
 
-def _last(made: Run) -> str:
+def _last_words(run: Run) -> str:
     """What a launcher put between rulers, else the last line that anybody wrote."""
-    log = made.folder / runs.LOG_FILE
+    log = run.folder / runs.LOG_FILE
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     parts = _RULER.split(text)
     if len(parts) > 2:
@@ -103,7 +103,7 @@ _USAGE, _LIBRARY, _DEVICES, _MEMORY, _ROWS, _SIMULATION = 2, 3, 4, 5, 8, 64
 UNFIT: Final = (_LIBRARY, _DEVICES, _MEMORY, _SIMULATION)
 
 
-def raise_if_hopeless(made: Run) -> None:
+def raise_if_hopeless(run: Run) -> None:
     """Raise what a run ended with, where trying again or without a setting cannot help.
 
     Raises:
@@ -112,10 +112,10 @@ def raise_if_hopeless(made: Run) -> None:
         SessionError: no space left, or a host that does not see the session.
         LaunchError: the program refused its own plan.
     """
-    end = made.ended
+    end = run.ended
     if end is None or end.failure is None:
         return
-    where = str(made.folder / runs.LOG_FILE)
+    where = str(run.folder / runs.LOG_FILE)
     hints = {
         _LIBRARY: "name the library with --librccl FILE, and see that its runtime loads.",
         _DEVICES: "say fewer ranks with --np; rccltune detect shows the devices.",
@@ -128,14 +128,14 @@ def raise_if_hopeless(made: Run) -> None:
     if code == _ROWS:
         raise SessionError(
             end.words,
-            where=str(made.folder),
+            where=str(run.folder),
             hint="put the session on a file system that all hosts share with -o SESSION; /tmp is "
             "mostly each host's own."
             if _NOT_HERE.search(end.words)
             else "free space, then run the same command again; what was measured so far is kept.",
         )
-    began = [(made.folder / f"rank-{rank}.csv").exists() for rank in range(made.file.n_ranks)]
-    if made.file.n_nodes > 1 and end.failure is not Failure.KILLED and not all(began):
+    began = [(run.folder / f"rank-{rank}.csv").exists() for rank in range(run.file.n_ranks)]
+    if run.file.n_nodes > 1 and end.failure is not Failure.KILLED and not all(began):
         raise MachineError(
             f"{sum(began)} of {len(began)} ranks started: {end.words or 'nothing was said'}",
             where=where,

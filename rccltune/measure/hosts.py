@@ -1,4 +1,4 @@
-"""Hosts as their ranks say themselves, compared before anything is timed: they are alike, or none.
+"""Hosts as their ranks say themselves, compared before anything is timed.
 
 At the head of its rows each rank says its host, facts that must be the same on all hosts, and the
 variables that libraries read (``native_plugin/perf/host.h``); after the first communicator also
@@ -68,19 +68,19 @@ def hosts_of(ranks: Iterable[Sequence[str]]) -> tuple[Host, ...]:
     """
     by_host: dict[tuple[str, str], list[dict[str, dict[str, str]]]] = {}
     for lines in ranks:
-        said: dict[str, dict[str, str]] = {"fact": {}, "variable": {}}
+        values: dict[str, dict[str, str]] = {"fact": {}, "variable": {}}
         who = {"host": "", "boot": ""}
         for line in lines:
             word, _, rest = line.removeprefix("# ").partition(" ")
-            if word in said:
+            if word in values:
                 name, _, value = rest.partition("=")
-                said[word][name] = value
+                values[word][name] = value
             elif word in who:
                 who[word] = rest
-        by_host.setdefault((who["host"].partition("/")[0], who["boot"]), []).append(said)
+        by_host.setdefault((who["host"].partition("/")[0], who["boot"]), []).append(values)
     return tuple(
-        Host(name=name, boot_id=boot, n_ranks=len(own), facts=_facts(own))
-        for (name, boot), own in sorted(by_host.items())
+        Host(name=name, boot_id=boot, n_ranks=len(group), facts=_facts(group))
+        for (name, boot), group in sorted(by_host.items())
     )
 
 
@@ -110,39 +110,40 @@ def _plain(name: str, value: str | None) -> str:
     return ",".join(parts) if all(map(str.isdigit, parts)) else f"{len(parts)} by name"
 
 
-def differences(hosts: Sequence[Host], wanted: Mapping[str, str]) -> Differences:
+def find_differences(hosts: Sequence[Host], variables: Mapping[str, str]) -> Differences:
     """All in which hosts differ from each other, or from what every rank was to have.
 
     Args:
         hosts: as they say themselves.
-        wanted: variables that were set for every rank.
+        variables: that were set for every rank.
     """
     names = [host.name for host in hosts]
-    said = {
+    by_host = {
         f"{host.name} ({host.boot_id[:8]})" if names.count(host.name) > 1 else host.name: {
             _RANKS: str(host.n_ranks),
             **dict(host.facts),
         }
         for host in hosts
     }
-    set_by_us = {name: _plain(name, value) for name, value in wanted.items() if _is_compared(name)}
-    found: Differences = {}
-    for what in dict.fromkeys([*(what for one in said.values() for what in one), *set_by_us]):
+    compared = {name: value for name, value in variables.items() if _is_compared(name)}
+    set_by_us = {name: _plain(name, value) for name, value in compared.items()}
+    differences: Differences = {}
+    for what in dict.fromkeys([*(what for one in by_host.values() for what in one), *set_by_us]):
         groups: dict[str | None, list[str]] = {}
-        for name, facts in said.items():
+        for name, facts in by_host.items():
             groups.setdefault(facts.get(what), []).append(name)
         if what in set_by_us:
             groups.setdefault(set_by_us[what], []).append(AS_SET)
         if len(groups) > 1:
-            made = [(value, tuple(sorted(who))) for value, who in groups.items()]
-            found[what] = sorted(made, key=lambda one: (-len(one[1]), one[1]))
-    return found
+            pairs = [(value, tuple(sorted(who))) for value, who in groups.items()]
+            differences[what] = sorted(pairs, key=lambda one: (-len(one[1]), one[1]))
+    return differences
 
 
-def table_of(found: Differences) -> JoinedLines:
+def table_of(differences: Differences) -> JoinedLines:
     """One block for each thing, one line for each value, with the hosts that have it."""
     rows = []
-    for what, groups in found.items():
+    for what, groups in differences.items():
         for number, (value, who) in enumerate(groups[:_GROUPS]):
             rows.append(("" if number else what, _short(value), named_hosts(who)))
         if others := groups[_GROUPS:]:
@@ -170,66 +171,66 @@ def named_hosts(names: Iterable[str]) -> str:
         parts = re.split(r"(\d+)", name)
         return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
-    wanted = sorted(set(names), key=by_number)
-    if len(wanted) <= _NAMED:
-        return ", ".join(wanted)
-    return f"{', '.join(wanted[:_NAMED])}, … ({len(wanted)} hosts)"
+    ordered = sorted(set(names), key=by_number)
+    if len(ordered) <= _NAMED:
+        return ", ".join(ordered)
+    return f"{', '.join(ordered[:_NAMED])}, … ({len(ordered)} hosts)"
 
 
 @dataclass(slots=True, kw_only=True)
 class HostComparison:
-    """Hears what ranks write, and stops where the hosts that they run on differ.
+    """Comparison of the hosts that ranks run on; stops where they differ.
 
     Attributes:
         named: hosts of the host file that ranks are put on; fewer than two are not compared.
         session: the folder, whose hosts.json keeps what they are.
         reporter: told of hosts that are alike, or measured all the same.
         force: go on though they differ.
-        said: what was told.
+        sentence: what was told; empty before.
     """
 
     named: tuple[str, ...]
     session: Path
     reporter: Reporter
     force: bool
-    said: str = ""
+    sentence: str = ""
 
-    def hear(self, ranks: Sequence[Sequence[str]], wanted: Mapping[str, str]) -> None:
+    def check(self, ranks: Sequence[Sequence[str]], variables: Mapping[str, str]) -> None:
         """Compare hosts.
 
         Args:
             ranks: lines that each rank wrote.
-            wanted: variables that were set for every rank.
+            variables: that were set for every rank.
 
         Raises:
             MachineError: they are not as many as were named, or differ; the table names them.
         """
         if len(self.named) < 2:
             return
-        found = hosts_of(ranks)
-        record = {"format": 2, "hosts": found}
+        hosts = hosts_of(ranks)
+        record = {"format": 2, "hosts": hosts}
         where = str(store.write_derived(self.session, HOSTS_FILE, record))
-        there = named_hosts(host.name for host in found)
-        if len(found) != len(self.named):
+        names = named_hosts(host.name for host in hosts)
+        if len(hosts) != len(self.named):
             raise MachineError(
                 f"the host file names {len(self.named)} hosts ({named_hosts(self.named)}), and "
-                f"ranks run on {len(found)} ({there})",
+                f"ranks run on {len(hosts)} ({names})",
                 where=where,
                 hint="name each host once: the library counts hosts by their own names, and rules "
                 "are for the number that it counts.",
             )
-        said: str = f"{len(found)} hosts are alike: {there}"
-        if differing := differences(found, wanted):
-            said = join_lines(["the hosts are not alike:", table_of(differing)])
+        sentence: str = f"{len(hosts)} hosts are alike: {names}"
+        if differences := find_differences(hosts, variables):
+            sentence = join_lines(["the hosts are not alike:", table_of(differences)])
             if not self.force:
                 raise MachineError(
-                    said,
+                    sentence,
                     where=where,
                     hint="make them alike, or leave the odd hosts out of the host file; --force "
                     "measures all the same, and nothing then says which host a time is of.",
                 )
-            said = join_lines(["Measured all the same: ", said], gap="")
+            sentence = join_lines(["Measured all the same: ", sentence], gap="")
         # Before the first communicator a library may still read a file that differs.
-        if not self.said and any(line[:1].isdigit() for line in ranks[0]):
-            self.said = said
-            self.reporter.say(said)
+        if not self.sentence and any(line[:1].isdigit() for line in ranks[0]):
+            self.sentence = sentence
+            self.reporter.say(sentence)

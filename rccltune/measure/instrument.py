@@ -29,10 +29,10 @@ from rccltune.measure.site import (
     hidden_here,
     release_played,
     remarks_of,
-    seen_by,
     simulated_node,
     simulated_seating,
     system_here,
+    variables_of,
 )
 from rccltune.measure.sweep_schema import PERF
 from rccltune.model.errors import CommandLineError, MachineError, SessionError
@@ -92,20 +92,19 @@ def find_instrument(
         CommandLineError: what was said does not fit together.
     """
     check_placement(request.placement, "say --runner rccl-tests with it.")
-    found = _simulated(request, folder) if request.simulate else _real(request)
-    tunerless = found.site.tunerless
+    instrument = _simulated(request, folder) if request.simulate else _real(request)
+    site, tunerless = instrument.site, instrument.site.tunerless
     if tunerless is not None and must_choose:
         raise MachineError(
             f"{tunerless} looks for no tuner that ours can be, so that rccltune-perf cannot choose",
-            where=str(found.ground.library.file),
+            where=str(instrument.ground.library.file),
             hint="--runner rccl-tests forces settings by the library's own switches.",
         )
-    site = found.site
-    said = overwritten.remark(site.library, site.scale, site.fingerprint.arch)
-    if said is not None:
-        site = replace(site, remarks=(*site.remarks, said))
+    remark = overwritten.remark(site.library, site.scale, site.fingerprint.arch)
+    if remark is not None:
+        site = replace(site, remarks=(*site.remarks, remark))
     limit = rank_program.STALLED_S if stalled_s is None else stalled_s
-    return replace(found, site=site, ground=replace(found.ground, stalled_s=limit))
+    return replace(instrument, site=site, ground=replace(instrument.ground, stalled_s=limit))
 
 
 def check_placement(placement: RankPlacement | None, hint: str) -> None:
@@ -125,9 +124,9 @@ def check_placement(placement: RankPlacement | None, hint: str) -> None:
 def _real(request: SiteRequest) -> Instrument:
     system = system_here()
     there = detection.add_nvidia(system, os.environ)
-    seen = seen_by(request)
+    variables = variables_of(request)
     try:
-        measured = library.find_library(request.librccl, seen)
+        measured = library.find_library(request.librccl, variables)
     except MachineError as error:
         if there.has_no_gpu and request.librccl is None:
             raise MachineError(f"no GPU here (and {error.message})", hint=_SHOWN) from error
@@ -136,10 +135,10 @@ def _real(request: SiteRequest) -> Instrument:
         raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
     check_mode(request.mode, system)
     launcher = _launcher(request)
-    seating = placement.place_ranks(request.placement, request.n_ranks, there, seen)
+    seating = placement.place_ranks(request.placement, request.n_ranks, there, variables)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     if not hosts:
-        placement.check_visible_devices(seating.n_started, there, seen)
+        placement.check_visible_devices(seating.n_started, there, variables)
     hidden = hidden_here(system)
     known = detection.make_fingerprint(there)
     fingerprint = replace(
@@ -179,10 +178,10 @@ def _launcher(request: SiteRequest) -> Launcher:
             )
         return launchers.LAUNCHERS["torchrun"](program=_python_with_torch())
     flavour = "none" if request.launcher == "local" else request.launcher
-    found = launcher_of(flavour, None)
+    launcher = launcher_of(flavour, None)
     if request.hostfile is not None:
-        check_reads_hosts(found)
-    return found
+        check_reads_hosts(launcher)
+    return launcher
 
 
 def _python_with_torch() -> Path:
@@ -193,14 +192,14 @@ def _python_with_torch() -> Path:
     """
     if importlib.util.find_spec("torch") is not None:
         return Path(sys.executable)
-    found = shutil.which("python3")
-    if found is None:
+    python = shutil.which("python3")
+    if python is None:
         raise MachineError(
             "there is no Python that torchrun could be of",
             hint="put the python3 that has torch on PATH, or leave --launcher out.",
         )
     # Not resolved: a virtual environment's Python is a link, and is told by its own path.
-    return Path(found).absolute()
+    return Path(python).absolute()
 
 
 def _site(
@@ -247,10 +246,10 @@ def _launch_setup(site: Site, measured: LibraryUnderTest) -> LaunchSetup:
 
 def beside_plugin(site: Site) -> tuple[tuple[str, str], ...]:
     """What tells our plugin where it is, as far as no device does."""
-    told = [("RCCLTUNE_PLACEMENT", site.seating.place.name)]
+    variables = [("RCCLTUNE_PLACEMENT", site.seating.place.name)]
     if site.fingerprint.simulated and site.fingerprint.mode is not None:
-        told.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
-    return tuple(told)
+        variables.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
+    return tuple(variables)
 
 
 def _simulated(request: SiteRequest, folder: Path) -> Instrument:
@@ -261,7 +260,7 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
     words = None
     checked = _CHECKED_NBYTES // seating.n_started**2
     if request.librccl is not None:
-        measured, words, checked = *_over(request.librccl, node, seating), 0
+        measured, words, checked = *_find_real(request.librccl, node, seating), 0
     fingerprint = Fingerprint(
         product=hardware.get("product"),
         arch=hardware.get("arch"),
@@ -275,7 +274,7 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
     )
     launcher = _launcher(request)
     site = _site(request, measured, launcher, seating, fingerprint)
-    said = f"{words}; kernels are launched and not run: no result is checked"
+    remark = f"{words}; kernels are launched and not run: no result is checked"
     site = replace(
         site,
         node=node,
@@ -285,7 +284,7 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
             ("RCCLTUNE_SIM_SEED", str(request.seed)),
             ("RCCLTUNE_SIM_NODE", str(folder.resolve() / store.NODE_FILE)),
         ),
-        remarks=(*site.remarks, *([said] if words else [])),
+        remarks=(*site.remarks, *([remark] if words else [])),
         is_rcclx=node.library == "rcclx",
     )
     ground = _launch_setup(site, measured)
@@ -302,23 +301,20 @@ def _over_network(measured: LibraryUnderTest) -> LibraryUnderTest:
     return replace(measured, needs=(*measured.needs, ("NCCL_NET_PLUGIN", str(measured.runtime))))
 
 
-def _over(named: Path, node: SimulatedNode, seating: RankDevices) -> tuple[LibraryUnderTest, str]:
+def _find_real(
+    named: Path, node: SimulatedNode, seating: RankDevices
+) -> tuple[LibraryUnderTest, str]:
     """The real library, and how everything made with it names it.
 
     Raises:
         MachineError: it is not there, or memory is short.
     """
-    if node.library == "rcclx":
-        raise MachineError(
-            "the real library runs on simulated nodes with AMD's RCCL alone",
-            hint="simulate such a node, or leave --librccl out.",
-        )
-    measured = library.real(named, os.environ)
-    free = real_rccl.free_mib(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    real_rccl.check_node(node)
+    real = library.real(named, os.environ)
     scale = seating.place.scale
-    real_rccl.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False, free_mib=free)
-    version, words = real_rccl.real_words(measured.file)
-    return replace(measured, version=version), words
+    real_rccl.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False)
+    version, words = real_rccl.real_words(real.file)
+    return replace(real, version=version), words
 
 
 def check_collectives(collectives: tuple[Collective, ...]) -> None:
@@ -345,7 +341,7 @@ def setup_of(request: SiteRequest, site: Site) -> SessionSetup:
     )
 
 
-def same_setup(folder: Path, mine: SessionSetup) -> None:
+def check_same_setup(folder: Path, mine: SessionSetup) -> None:
     """Stop where a session was measured with something else: its times are not to be mixed.
 
     Args:
@@ -392,7 +388,7 @@ def _words(value: object) -> str:
 _ANOTHER: Final = "name another session, as -o SESSION of sweep and tune."
 
 
-def same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
+def check_same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
     """Stop where a folder is a session of another machine, or no session but not empty.
 
     Args:
@@ -442,6 +438,6 @@ def session_instrument(request: Request, folder: Path) -> Instrument:
         placement,
         f"sweep one of them (--rank-placement {one}) and verify the rules of that session.",
     )
-    found = find_instrument(replace(request.site, runner=PERF), folder, request.timeout_s)
-    same_machine(folder, found.site, is_perf=True)
-    return found
+    instrument = find_instrument(replace(request.site, runner=PERF), folder, request.timeout_s)
+    check_same_machine(folder, instrument.site, is_perf=True)
+    return instrument

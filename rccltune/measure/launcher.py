@@ -112,14 +112,14 @@ def binding_of(
     Raises:
         MachineError: it starts nothing, or takes hosts that nobody named.
     """
-    seen = variables.launch_environment(os.environ, added)
+    environment = variables.launch_environment(os.environ, added)
     with tempfile.TemporaryDirectory(prefix="rccltune-") as folder:
         try:
-            found = binding.find_binding(
+            bound = binding.find_binding(
                 launcher,
                 n_ranks,
                 hostfile=hostfile,
-                variables=seen.variables,
+                variables=environment.variables,
                 folder=Path(folder),
             )
         except MachineError as error:
@@ -128,15 +128,15 @@ def binding_of(
                 error.message, where=error.where, hint=meaning or error.hint
             ) from error
     if hostfile is None:
-        _one_host(found.hosts)
-    return found
+        _check_one_host(bound.hosts)
+    return bound
 
 
-def _one_host(found: tuple[str, ...]) -> None:
+def _check_one_host(hosts: tuple[str, ...]) -> None:
     """Launchers take an allocation's nodes without being told, and times would be of several."""
-    if len(found) > 1:
+    if len(hosts) > 1:
         raise MachineError(
-            f"the launcher puts the ranks on {len(found)} hosts by itself: {named_hosts(found)}",
+            f"the launcher puts the ranks on {len(hosts)} hosts by itself: {named_hosts(hosts)}",
             hint="name those to be measured with --hostfile, so that they can be compared and the "
             "rules know how many nodes they are for; or ask for an allocation of one node.",
         )
@@ -161,12 +161,12 @@ def end_leftovers(folder: Path, reporter: Reporter) -> None:
         LaunchError: a process cannot be killed (it hangs in the driver).
     """
     # Ended launches too: one may have left a process that could not be killed then.
-    found = (
+    files = (
         *folder.glob(f"launches/**/{process.RUN_ID}"),
         *folder.glob(f"runs/*/{process.RUN_ID}"),
         *folder.glob(f"hosts/runs/*/{process.RUN_ID}"),
     )
-    n_left = process.end_leftovers(path.parent for path in found)
+    n_left = process.end_leftovers(path.parent for path in files)
     if n_left:
         reporter.say(
             f"{n_left} processes of an interrupted launch were still there; they are gone now"

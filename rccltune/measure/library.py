@@ -26,7 +26,6 @@ from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.model.errors import MachineError, reason_of
 
 TORCH: Final = "torch"
-REAL: Final = "real"
 _MIB: Final = 1 << 20
 _HERE: Final = SystemRoot()
 # From the folder that holds the wheel's packages.
@@ -44,7 +43,7 @@ _TORCH_RUNTIMES: Final = {
         "torch/lib/libcudart*.so.*",
     ),
 }
-_ASKED: Final = """
+_PRINT_ORIGIN: Final = """
 import importlib.util, json
 spec = importlib.util.find_spec("torch")
 print(json.dumps([spec.origin if spec else None, sys.path]))
@@ -68,7 +67,7 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
     Raises:
         MachineError: there is none; it says where was looked, and how to name one.
     """
-    if str(named) == REAL:
+    if str(named) == real_rccl.REAL:
         raise MachineError(
             "'real' is the RCCL of simulated nodes", hint="name a librccl.so, or use --simulate."
         )
@@ -82,9 +81,9 @@ def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnd
     if installed is not None:
         owner, file = installed
         return _library_under_test(file.resolve(), None, owner)
-    found = _beside_torch(_origin(), sys.path)
-    if found is not None:
-        return found
+    library = _beside_torch(_origin(), sys.path)
+    if library is not None:
+        return library
     places = ", ".join(dict.fromkeys(str(folder) for _, folder in folders))
     raise MachineError(
         f"no librccl or libnccl was found in {places}, what ldconfig lists and torch of "
@@ -118,15 +117,15 @@ def library_of_torch() -> LibraryUnderTest:
             hint="activate the environment that has it, so that its python3 is first on PATH; or "
             "name the library itself with --librccl FILE.",
         )
-    found = _beside_torch(origin, paths)
-    if found is None:
+    library = _beside_torch(origin, paths)
+    if library is None:
         raise MachineError(
             "this torch brings no librccl or libnccl: it is built for the CPU alone, or for the "
             "system's library",
             where=str(origin.parent),
             hint="name the library with --librccl FILE.",
         )
-    return found
+    return library
 
 
 def _origin() -> Path | None:
@@ -141,14 +140,14 @@ def _origin() -> Path | None:
 def _ask_python(python: str) -> tuple[Path | None, list[str]]:
     """The same of another Python, and where it looks for packages."""
     try:
-        done = subprocess.run(
-            list(launch_program(python, _ASKED)),
+        answer = subprocess.run(
+            list(launch_program(python, _PRINT_ORIGIN)),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
         )
-        origin, paths = json.loads(done.stdout)
+        origin, paths = json.loads(answer.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return None, []
     return (Path(origin) if origin else None), [str(path) for path in paths]
@@ -174,14 +173,14 @@ def _beside_torch(origin: Path | None, paths: Iterable[str]) -> LibraryUnderTest
 
 
 def _first(homes: Iterable[Path], patterns: Iterable[str]) -> Path | None:
-    found = (
+    files = (
         path.resolve()
         for home in homes
         for pattern in patterns
         for path in sorted(home.glob(pattern))
         if path.is_file()
     )
-    return next(found, None)
+    return next(files, None)
 
 
 def digest_of(file: Path) -> str:
@@ -195,14 +194,14 @@ def digest_of(file: Path) -> str:
     """
     try:
         size = file.stat().st_size
-        found = hashlib.sha256(str(size).encode())
+        digest = hashlib.sha256(str(size).encode())
         with file.open("rb") as stream:
             for at in (0, size // 2, max(size - _MIB, 0)):
                 stream.seek(at)
-                found.update(stream.read(_MIB))
+                digest.update(stream.read(_MIB))
     except OSError as error:
         raise MachineError(f"it cannot be read: {reason_of(error)}", where=str(file)) from error
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def stand_in() -> LibraryUnderTest:
@@ -230,8 +229,8 @@ def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
             hint="name 'real', which scripts/fetch-rccl downloads, or a librccl.so.",
         )
     file, runtime = real_rccl.real_library(named, variables), _native(HIP)
-    own = file.parent / "ld-linux-x86-64.so.2"
-    loader = own if own.exists() else Path("/lib64") / own.name
+    beside = file.parent / "ld-linux-x86-64.so.2"
+    loader = beside if beside.exists() else Path("/lib64") / beside.name
     preloaded = _native("hip/zero_pages.so", hint="run it from a checkout: scripts/try makes one.")
     starts = (
         *(str(loader), "--library-path", f"{preloaded.parent}:{file.parent}"),
@@ -244,8 +243,8 @@ def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
         ("NCCL_TOPO_FILE", "/simulated/topology.xml"),
         ("RCCL_USE_ROCM_SMI_LIB", "1"),
     )
-    found = _library_under_test(file, runtime, "the real RCCL")
-    return replace(found, starts=starts, needs=needs)
+    library = _library_under_test(file, runtime, "the real RCCL")
+    return replace(library, starts=starts, needs=needs)
 
 
 def _native(name: str, hint: str = "install rccltune again.") -> Path:

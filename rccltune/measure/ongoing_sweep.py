@@ -1,6 +1,6 @@
-"""A sweep under way: units follow each other until nothing that was wanted is left.
+"""A sweep under way: units follow each other until nothing of them is left.
 
-A setting that hangs, crashes or computes wrong results is set aside for that collective, and the
+A setting that hangs, crashes or computes wrong results is excluded for that collective, and the
 rest goes on in a new start. What has a row of every rank is never measured again: whatever is
 killed, the same sweep goes on from the next row.
 """
@@ -55,7 +55,6 @@ class OngoingSweep:
         budget_s: seconds for all runs of the session, None for as many as it takes.
         is_over: the budget is spent.
         largest: bytes of the largest step that ranks are to have buffers for.
-        n_starts: of all ranks, by this command.
         force: go on though several hosts are not alike.
         after_s: seconds that the verb is expected to take behind this sweep, or behind a unit that
             is completed.
@@ -63,7 +62,7 @@ class OngoingSweep:
     """
 
     ground: LaunchSetup
-    wanted: SweepScope
+    scope: SweepScope
     session: Path
     reporter: Reporter
     budget_s: float | None = None
@@ -71,7 +70,6 @@ class OngoingSweep:
     runs: list[Run] = field(default_factory=list)
     is_over: bool = False
     largest: int = 1
-    n_starts: int = 0
     force: bool = False
     after_s: float = 0.0
     name: str = ""
@@ -89,7 +87,7 @@ class OngoingSweep:
             self._table = state, rows.rows_of_runs(self.runs, self._rows)
         return self._table[1]
 
-    def aside(self) -> tuple[ExcludedSetting, ...]:
+    def excluded(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
         return exclusion.find_excluded(self.runs, self.table()) if self.runs else ()
 
@@ -101,7 +99,7 @@ class OngoingSweep:
         """
         return exclusion.find_excluded(self.runs, rules=rules)
 
-    def left(self, unit: RunPlan) -> dict[Label, list[Step]]:
+    def remaining(self, unit: RunPlan) -> dict[Label, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""
         done = Counter(
             (one.label, one.step)
@@ -109,26 +107,23 @@ class OngoingSweep:
             if run.file.plugin == unit.plugin and not run.hidden_choices
             for one in run.steps[: run.n_done]
         )
-        barred = {(one.collective, one.setting) for one in self.aside()}
+        barred = {(one.collective, one.setting) for one in self.excluded()}
         barred |= {
             (one.collective, one.setting)
             for rules in {label.rules for label in unit.communicators}
             for one in self.failed_rules(rules)
         }
-        found: dict[Label, list[Step]] = {}
+        rest: dict[Label, list[Step]] = {}
         for label, steps in unit.communicators.items():
-            own = []
             for step in steps:
                 # Made in this order, so that the first ones of equal steps are those that were.
                 if done[label, step] > 0:
                     done[label, step] -= 1
                 elif (step.call.collective, step.setting) not in barred:
-                    own.append(step)
-            if own:
-                found[label] = own
-        return found
+                    rest.setdefault(label, []).append(step)
+        return rest
 
-    def left_s(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """Seconds that the budget leaves, None without one."""
         if self.budget_s is None:
             return None
@@ -154,8 +149,8 @@ class OngoingSweep:
             KeyboardInterrupt: after everything that was started is gone.
         """
         for number, stage in enumerate(passes.STAGES, start=1):
-            units = [] if self.is_over else stage(self.wanted, self.table())
-            guessed = [u for later in passes.STAGES[number:] for u in later(self.wanted, None)]
+            units = [] if self.is_over else stage(self.scope, self.table())
+            guessed = [u for later in passes.STAGES[number:] for u in later(self.scope, None)]
             for at, unit in enumerate(units, start=1):
                 self._complete(unit, [*units[at:], *guessed])
             self._end(with_plugin=False)
@@ -190,7 +185,7 @@ class OngoingSweep:
 
     def expected_s(self, units: Iterable[RunPlan]) -> float:
         """Seconds that what is left of units roughly takes, without starts."""
-        return sum(passes.expected_s(self.left(one), self.ground) for one in units)
+        return sum(passes.expected_s(self.remaining(one), self.ground) for one in units)
 
     def _complete(self, unit: RunPlan, later: Sequence[RunPlan]) -> None:
         """Let ranks make a unit until nothing of it is left, without what fails.
@@ -200,49 +195,48 @@ class OngoingSweep:
             later: what comes behind it, as far as is known.
         """
         total, after_s = unit.n_steps, self.after_s
-        if self.left(unit):
+        if self.remaining(unit):
             after_s += self.expected_s(later)
-        while not self.is_over and (left := self.left(unit)):
-            seconds = self.left_s()
+        while not self.is_over and (rest := self.remaining(unit)):
+            seconds = self.remaining_s()
             if seconds is not None and seconds <= 0:
                 self.is_over = True
                 return
-            before = total - sum(map(len, left.values()))
-            each_s = list(passes.each_s(left, self.ground))
+            before = total - sum(map(len, rest.values()))
+            each_s = list(passes.each_s(rest, self.ground))
             if unit.is_alone or unit.plugin not in self._ranks:
                 each_s[0] += passes.start_s(self.ground)
             left_s = [after_s + n for n in itertools.accumulate(reversed(each_s), initial=0.0)]
             show = partial(self._show, unit.what, total, before, left_s[::-1])
             show(0)
-            self._make(unit, left, seconds, show)
+            self._make(unit, rest, seconds, show)
 
     def _make(
         self,
         unit: RunPlan,
-        left: plan.Communicators,
+        rest: plan.Communicators,
         seconds: float | None,
         show: Callable[[int], None],
     ) -> None:
         """Let ranks make what is left of a unit, as far as it goes."""
         if unit.is_alone:
             stack = ExitStack()
-            ranks = stack.enter_context(self._started(unit.plugin))
+            ranks = stack.enter_context(self._start(unit.plugin))
             with stack:
-                made = self._sent(ranks, unit, left, seconds, show)
-                made = ranks.end()
-            self._keep(made)
-            self._judge(unit, made)
-            return
-        made = self._sent(self._waiting(unit), unit, left, seconds, show)
-        if made.ended is not None:
-            self._end(with_plugin=unit.plugin)
-        self._judge(unit, made)
+                self._send(ranks, unit, rest, seconds, show)
+                run = ranks.end()
+            self._keep(run)
+        else:
+            run = self._send(self._waiting(unit), unit, rest, seconds, show)
+            if run.ended is not None:
+                self._end(with_plugin=unit.plugin)
+        self._evaluate(unit, run)
 
-    def _sent(
+    def _send(
         self,
         ranks: WaitingRanks,
         unit: RunPlan,
-        left: plan.Communicators,
+        rest: plan.Communicators,
         seconds: float | None,
         show: Callable[[int], None],
     ) -> Run:
@@ -250,13 +244,13 @@ class OngoingSweep:
             ranks.answer_by(unit.rules)
         until = None if seconds is None else time.monotonic() + seconds
         is_first = ranks.first_us is None
-        made = ranks.make(left, until=until, grown=show)
+        run = ranks.make(rest, until=until, show=show)
         if is_first and ranks.first_us is not None and unit.purpose == plan.FIRST:
             self.reporter.detail(
                 f"a communicator of {self.ground.n_ranks} ranks took {ranks.first_us / 1e6:.1f} s"
             )
-        self._keep(made)
-        return made
+        self._keep(run)
+        return run
 
     def _waiting(self, unit: RunPlan) -> WaitingRanks:
         """Ranks that wait, or new ones where those have ended or lack room."""
@@ -265,12 +259,11 @@ class OngoingSweep:
             return known[0]
         self._end(with_plugin=unit.plugin)
         stack = ExitStack()
-        ranks = stack.enter_context(self._started(unit.plugin))
+        ranks = stack.enter_context(self._start(unit.plugin))
         self._ranks[unit.plugin] = ranks, stack
         return ranks
 
-    def _started(self, with_plugin: bool) -> AbstractContextManager[WaitingRanks]:
-        self.n_starts += 1
+    def _start(self, with_plugin: bool) -> AbstractContextManager[WaitingRanks]:
         self._hosts = self._hosts or HostComparison(
             named=self.ground.hosts,
             session=self.session,
@@ -283,7 +276,7 @@ class OngoingSweep:
             site=self.site,
             with_plugin=with_plugin,
             largest=self.largest,
-            heard=self._hosts.hear,
+            check=self._hosts.check,
         )
 
     def _end(self, *, with_plugin: bool) -> None:
@@ -294,9 +287,9 @@ class OngoingSweep:
             stack.close()
             del self._ranks[with_plugin]
 
-    def _keep(self, made: Run) -> None:
+    def _keep(self, run: Run) -> None:
         """Put a run in the place of what was known of it."""
-        self.runs = [*(run for run in self.runs if run.number != made.number), made]
+        self.runs = [*(one for one in self.runs if one.number != run.number), run]
 
     def _show(
         self, what: str, total: int, before: int, left_s: Sequence[float], n_rows: int
@@ -307,26 +300,26 @@ class OngoingSweep:
             Progress(what=what, done=before + n, of=total, left_s=left_s[n], where=self.name)
         )
 
-    def _judge(self, unit: RunPlan, made: Run) -> None:
+    def _evaluate(self, unit: RunPlan, run: Run) -> None:
         """Go on, without a setting, or stop."""
-        refuse_hidden_choices([made])
-        failures.raise_if_hopeless(made)
-        self._say_wrong(made)
-        end = made.ended
+        refuse_hidden_choices([run])
+        failures.raise_if_hopeless(run)
+        self._say_wrong(run)
+        end = run.ended
         if end is None or end.failure is None:
             # Its time was over.
-            self.is_over = self.is_over or bool(self.left(unit))
+            self.is_over = self.is_over or bool(self.remaining(unit))
             return
-        said = f"{_under_way(end)} {end.failure.words}{f' ({end.words})' if end.words else ''}"
+        why = f"{_under_way(end)} {end.failure.words}{f' ({end.words})' if end.words else ''}"
         if end.setting is not None:
-            failed = (*self.aside(), *self.failed_rules(end.rules))
-            is_aside = any(
+            failed = (*self.excluded(), *self.failed_rules(end.rules))
+            is_excluded = any(
                 (one.collective, one.setting) == (end.collective, end.setting) for one in failed
             )
             self.reporter.say(
-                f"{said}: it is set aside, the rest goes on"
-                if is_aside
-                else f"{said}, from outside: tried once more"
+                f"{why}: it is excluded, the rest goes on"
+                if is_excluded
+                else f"{why}, from outside: tried once more"
             )
             return
         self._failures[unit.plugin] += 1
@@ -334,31 +327,31 @@ class OngoingSweep:
         if self._failures[unit.plugin] >= (exclusion.MOST_KILLED if is_killed else _MOST_FAILURES):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
-                f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {said}",
-                where=str(made.folder / runs.LOG_FILE),
+                f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {why}",
+                where=str(run.folder / runs.LOG_FILE),
                 hint="mend this first, nothing could be compared: rccltune doctor looks for usual "
                 "causes; --timeout gives slow steps longer.",
             )
-        self.reporter.say(f"{said}, with nothing chosen: tried once more")
+        self.reporter.say(f"{why}, with nothing chosen: tried once more")
 
-    def _say_wrong(self, made: Run) -> None:
+    def _say_wrong(self, run: Run) -> None:
         """Say loudly which settings compute wrong results."""
         table = self.table()
-        wrong = exclusion.wrong_rows(table[table["run"] == made.number])
-        for (collective, setting), own in wrong.groupby(["collective", "setting"], sort=False):
+        wrong = exclusion.wrong_rows(table[table["run"] == run.number])
+        for (collective, setting), group in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:
                 continue
             self._warned.add(name)
             who = "the library's own choice" if setting == str(IDLE) else str(setting)
-            sizes = ", ".join(format_size(n) for n in sorted(set(own["nbytes"]))[:_SHOWN])
-            only_replays = not (own["step"] == plan.CHECK).any()
+            sizes = ", ".join(format_size(n) for n in sorted(set(group["nbytes"]))[:_SHOWN])
+            only_replays = not (group["step"] == plan.CHECK).any()
             what = " in replayed graphs" if only_replays else ""
             so = "; --timing loop -o DIR measures without graphs" if only_replays else ""
             self.reporter.say(
-                f"WRONG RESULTS{what}: {collective} {who} at {sizes}: {int(own['wrong'].sum())} of "
-                f"{int(own['checked'].sum())} elements (runs/{made.number}); it is chosen nowhere"
-                + so
+                f"WRONG RESULTS{what}: {collective} {who} at {sizes}: {int(group['wrong'].sum())} "
+                f"of {int(group['checked'].sum())} elements (runs/{run.number}); it is chosen "
+                f"nowhere{so}"
             )
 
 
@@ -381,10 +374,10 @@ def refuse_hidden_choices(runs: Iterable[Run]) -> None:
     """
     for run in runs:
         if run.hidden_choices:
-            said = ", ".join(f"{name}={value}" for name, value in run.hidden_choices)
+            variables = ", ".join(f"{name}={value}" for name, value in run.hidden_choices)
             raise MachineError(
-                f"the library still sees {said}, though it was cleared: a configuration file sets "
-                "it, and no setting can be measured then",
+                f"the library still sees {variables}, though it was cleared: a configuration file "
+                "sets it, and no setting can be measured then",
                 where=str(run.folder / "rank-0.csv"),
                 hint="look at NCCL_CONF_FILE, ~/.nccl.conf, ~/.rccl.conf and /etc/*ccl.conf, and "
                 "take it out while measuring; jobs would not follow rules either.",
@@ -405,27 +398,27 @@ def not_offered(table: pd.DataFrame) -> list[tuple[Collective, Setting]]:
     ]
 
 
-def of_ranks(measured: Sequence[Run]) -> list[str]:
+def remarks_of_ranks(runs: Sequence[Run]) -> list[str]:
     """Sentences about how ranks ran that may have cost them time."""
-    remarks = [run.remarks for run in measured]
-    found = [
+    remarks = [run.remarks for run in runs]
+    sentences = [
         f"ranks were bound to no NUMA node: {reason}"
         for reason in dict.fromkeys(one.unbound for one in remarks if one.unbound)
     ]
     if any(one.keeps_logging for one in remarks):
-        found.append("this library cannot end its log: small calls in a loop are timed with it")
-    return [*found[:2], *_moved_clocks(measured)]
+        sentences.append("this library cannot end its log: small calls in a loop are timed with it")
+    return [*sentences[:2], *_clock_changes(runs)]
 
 
-def _moved_clocks(measured: Iterable[Run]) -> Iterator[str]:
+def _clock_changes(runs: Iterable[Run]) -> Iterator[str]:
     """Sentences about communicators that began and ended with devices at another clock."""
-    for run in measured:
+    for run in runs:
         labels = {one.communicator: str(one.label) for one in run.steps}
-        moved: dict[int, list[tuple[int, int, int]]] = {}
+        changes: dict[int, list[tuple[int, int, int]]] = {}
         for rank, communicator, before, after in run.remarks.clocks:
             if abs(after - before) > _CLOCK_MOVED * before:
-                moved.setdefault(communicator, []).append((rank, before, after))
-        for communicator, ranks in moved.items():
+                changes.setdefault(communicator, []).append((rank, before, after))
+        for communicator, ranks in changes.items():
             rank, before, after = max(ranks, key=lambda one: abs(one[2] - one[1]))
             others = f" and those of {len(ranks) - 1} more" if len(ranks) > 1 else ""
             yield (
@@ -436,10 +429,10 @@ def _moved_clocks(measured: Iterable[Run]) -> Iterator[str]:
 
 def timings_differ(table: pd.DataFrame) -> list[str]:
     """Sentences about sizes at which loop and graph differ by more than 5 %: they should not."""
-    own = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == GRAPH_UP_TO)]
-    own = own[(own["setting"] == str(IDLE)) & (own["unusable"] == "")]
+    both = table[(table["purpose"] == plan.SECOND) & (table["nbytes"] == GRAPH_UP_TO)]
+    both = both[(both["setting"] == str(IDLE)) & (both["unusable"] == "")]
     names = ["collective", "placement"]
-    middle = own.pivot_table(values="time_us", index=names, columns="timing", aggfunc="median")
+    middle = both.pivot_table(values="time_us", index=names, columns="timing", aggfunc="median")
     if not {LOOP, GRAPH} <= set(middle.columns):
         return []
     ratio = middle[LOOP] / middle[GRAPH]

@@ -103,11 +103,12 @@ class SweepScope:
 
     def only(self, sizes: Mapping[Collective, Collection[int]]) -> SweepScope:
         """Replace the sizes to measure, in bytes."""
-        return replace(self, sizes={name: tuple(sorted(own)) for name, own in sizes.items()})
+        return replace(self, sizes={name: tuple(sorted(some)) for name, some in sizes.items()})
 
     def with_sizes(self, more: Mapping[Collective, Sequence[int]]) -> SweepScope:
         """Add sizes to measure, in bytes."""
-        return self.only({name: {*own, *more.get(name, ())} for name, own in self.sizes.items()})
+        sizes = {name: {*some, *more.get(name, ())} for name, some in self.sizes.items()}
+        return self.only(sizes)
 
     def calls(self) -> Iterator[CollectiveCall]:
         """Every call, by collective, size and placement."""
@@ -117,12 +118,12 @@ class SweepScope:
                     yield CollectiveCall(collective, self.dtype, self.op, placement, nbytes)
 
     def kind_of_check(self, call: CollectiveCall) -> str:
-        """Step that makes a call once: its result is compared where that is wanted."""
+        """Step that makes a call once: its result is compared where that is asked for."""
         most = self.checked_up_to
         return plan.CHECK if most is None or call.nbytes <= most else plan.CALL
 
     def timings(self, nbytes: int, *, captures: bool) -> tuple[str, ...]:
-        """Clocks that a size is timed by.
+        """Timing modes of a size.
 
         Args:
             nbytes: of the call.
@@ -162,7 +163,7 @@ class RunPlan:
         return {
             plan.FIRST: "first pass",
             plan.SECOND: "second pass",
-            plan.ASKED: "asking the library what it runs",
+            plan.QUESTIONS: "asking the library what it runs",
             plan.SITE: f"timing {'the idle plugin' if self.plugin else 'the library as it is'}",
             plan.ORDERS: "asking in which order settings add",
             plan.VERIFY: "verifying rules",
@@ -174,62 +175,64 @@ class RunPlan:
         return sum(map(len, self.communicators.values()))
 
 
-def plan_questions(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+def plan_questions(scope: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """Calls by which the library as it is says what it runs; nothing is timed."""
-    steps = tuple(Step(plan.CALL, BASELINE, call) for call in _calls_to_ask(wanted))
-    return [RunPlan(plugin=False, communicators={Label(plan.ASKED, 0): steps})]
+    steps = tuple(Step(plan.CALL, BASELINE, call) for call in _calls_to_ask(scope))
+    return [RunPlan(plugin=False, communicators={Label(plan.QUESTIONS, 0): steps})]
 
 
-def _calls_to_ask(wanted: SweepScope) -> Iterator[CollectiveCall]:
+def _calls_to_ask(scope: SweepScope) -> Iterator[CollectiveCall]:
     """Calls at the sizes to measure and at three between each two of them an octave apart.
 
     A tuner is not told the placement.
     """
-    for collective, sizes in wanted.sizes.items():
-        placement = plan.placements_for(wanted.placements, collective)[0]
+    for collective, sizes in scope.sizes.items():
+        placement = plan.placements_for(scope.placements, collective)[0]
         between = itertools.chain(*(quarters(a, b) for a, b in itertools.pairwise(sizes)))
         for nbytes in sorted({*sizes, *between}):
-            yield CollectiveCall(collective, wanted.dtype, wanted.op, placement, nbytes)
+            yield CollectiveCall(collective, scope.dtype, scope.op, placement, nbytes)
 
 
-def plan_first_orders(wanted: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
+def plan_first_orders(scope: SweepScope, _: pd.DataFrame | None = None) -> list[RunPlan]:
     """Probes of each setting at its largest size."""
     steps = [
         step
-        for collective, largest in wanted.probed()
-        for step in probes.first_steps(collective, largest, wanted.n_ranks)
+        for collective, largest in scope.probed()
+        for step in probes.first_steps(collective, largest, scope.n_ranks)
     ]
-    return [RunPlan(plugin=True, communicators={Label(plan.ORDERS, 0): tuple(steps)})] * bool(steps)
+    unit = RunPlan(plugin=True, communicators={Label(plan.ORDERS, 0): tuple(steps)})
+    return [unit] if steps else []
 
 
-def plan_orders(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+def plan_orders(scope: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Probes of what may have one tree, at all sizes, in fresh communicators."""
     steps = [
         step
-        for collective, largest in wanted.probed()
+        for collective, largest in scope.probed()
         for step in probes.all_steps(
             collective,
             probes.candidates(table, collective) if table is not None else (),
             largest,
-            wanted.n_ranks,
+            scope.n_ranks,
         )
     ]
-    return [RunPlan(plugin=True, communicators={Label(plan.ORDERS, 1): tuple(steps)})] * bool(steps)
+    unit = RunPlan(plugin=True, communicators={Label(plan.ORDERS, 1): tuple(steps)})
+    return [unit] if steps else []
 
 
-def plan_first_pass(wanted: SweepScope, table: pd.DataFrame | None = None) -> list[RunPlan]:
+def plan_first_pass(scope: SweepScope, table: pd.DataFrame | None = None) -> list[RunPlan]:
     """First pass: every setting once, with results checked and what ran said by the library."""
-    wanted = wanted.with_one_trees(table)
-    called = set(wanted.calls())
-    checks = [Step(plan.CALL, IDLE, call) for call in _calls_to_ask(wanted) if call not in called]
+    scope = scope.with_one_trees(table)
+    called = set(scope.calls())
+    checks = [Step(plan.CALL, IDLE, call) for call in _calls_to_ask(scope) if call not in called]
     timed = []
-    for call in wanted.calls():
-        tried = (IDLE, *wanted.settings_of(call.collective))
-        kind = wanted.kind_of_check(call)
+    for call in scope.calls():
+        tried = (IDLE, *scope.settings_of(call.collective))
+        kind = scope.kind_of_check(call)
         checks += [Step(kind, setting, call) for setting in tried]
         timed += [
             Step(plan.MEASURE, setting, call, timing, plan.effort_of(call.nbytes))
-            for timing in wanted.timings(call.nbytes, captures=True)
+            for timing in scope.timings(call.nbytes, captures=True)
             for setting in tried
         ]
     steps = (*checks, *loops_first(timed))
@@ -249,72 +252,72 @@ def captures(table: pd.DataFrame | None) -> bool:
     """Whether calls could be captured into graphs; also where that was not tried."""
     if table is None:
         return True
-    own = table[(table["timing"] == GRAPH) & (table["step"] == plan.MEASURE)]
-    return own.empty or bool((own["unusable"] != UnusableReason.NO_TIME.value).any())
+    graphs = table[(table["timing"] == GRAPH) & (table["step"] == plan.MEASURE)]
+    return graphs.empty or bool((graphs["unusable"] != UnusableReason.NO_TIME.value).any())
 
 
-def plan_loops(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+def plan_loops(scope: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Sizes that were to be timed by graphs, by loops, where no graph could be captured."""
-    if wanted.timing != "auto" or captures(table):
+    if scope.timing != "auto" or captures(table):
         return []
     steps = [
         Step(plan.MEASURE, setting, call, LOOP, plan.effort_of(call.nbytes))
-        for call in wanted.calls()
-        if LOOP not in wanted.timings(call.nbytes, captures=True)
-        for setting in (IDLE, *wanted.settings_of(call.collective))
+        for call in scope.calls()
+        if LOOP not in scope.timings(call.nbytes, captures=True)
+        for setting in (IDLE, *scope.settings_of(call.collective))
     ]
     return [RunPlan(plugin=True, communicators={Label(plan.FIRST, 1): tuple(steps)})]
 
 
-def plan_second_pass(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+def plan_second_pass(scope: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Second pass: the idle plugin, and what could win, in several communicators.
 
     Args:
-        wanted: what to measure.
+        scope: what to measure.
         table: rows of the first pass; None before it is over, when a few settings are taken to be
             worth it everywhere.
     """
     captured = captures(table)
-    wanted = wanted.with_one_trees(table)
-    refined, tried = wanted, _guessed(wanted)
+    scope = scope.with_one_trees(table)
+    refined, tried = scope, _guess_settings(scope)
     more: tuple[Step, ...] = ()
     if table is not None:
         quick = quick_rows(table)
-        between = sizes_between(quick, wanted)
+        between = sizes_between(quick, scope)
         could_win = settings_that_could_win(quick, between)
-        refined = wanted.with_sizes(between)
-        tried = _with_one_trees(wanted, quick, without_losers(quick, could_win), between)
-        more = _checks_of(wanted, _with_one_trees(wanted, quick, could_win, between), between)
+        refined = scope.with_sizes(between)
+        tried = _with_one_trees(scope, quick, without_losers(quick, could_win), between)
+        more = _checks_of(scope, _with_one_trees(scope, quick, could_win, between), between)
     steps = _in_turns(refined, tried, captured=captured)
     return [
         RunPlan(
             plugin=True,
             communicators={
                 Label(plan.SECOND, number): (*(more if number == 0 else ()), *steps)
-                for number in range(wanted.n_communicators)
+                for number in range(scope.n_communicators)
             },
         )
     ]
 
 
 def _with_one_trees(
-    wanted: SweepScope,
+    scope: SweepScope,
     quick: pd.DataFrame,
     tried: Cells,
     between: Mapping[Collective, Sequence[int]],
 ) -> Cells:
     """Settings worth measuring, and the fastest of those that may have one tree."""
-    found = {cell: list(settings) for cell, settings in tried.items()}
-    for collective, settings in wanted.one_trees.items():
-        is_own = quick["collective"] == collective.value
-        own = quick[is_own & quick["setting"].isin([str(one) for one in settings])]
-        for cell, more in settings_that_could_win(own, between).items():
-            known = found.setdefault(cell, [])
+    cells = {cell: list(settings) for cell, settings in tried.items()}
+    for collective, settings in scope.one_trees.items():
+        is_one_tree = quick["setting"].isin([str(one) for one in settings])
+        rows = quick[(quick["collective"] == collective.value) & is_one_tree]
+        for cell, more in settings_that_could_win(rows, between).items():
+            known = cells.setdefault(cell, [])
             known += [one for one in more if one not in known]
-    return found
+    return cells
 
 
-def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
+def plan_site(scope: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     """Starts of the library as it is and of our plugin, in turns, where both ran different things.
 
     A tuner that is loaded may take something away: a table of the library's own, or an override
@@ -322,34 +325,30 @@ def plan_site(wanted: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
     shows, so each start is one repeat.
 
     Args:
-        wanted: what to measure.
+        scope: what to measure.
         table: rows of the passes before; None before they are over.
     """
-    cells = {} if table is None else sizes_that_differ(table, wanted.idle_source)
+    cells = {} if table is None else sizes_that_differ(table, scope.idle_source)
     if table is None or not cells:
         return []
     quick, captured = quick_rows(table), captures(table)
     tried = settings_that_could_win(quick, cells)
     steps = {
-        plugin: _in_turns(wanted.only(cells), tried if plugin else None, captured=captured)
+        plugin: _in_turns(scope.only(cells), tried if plugin else None, captured=captured)
         for plugin in (False, True)
     }
-    # What the library was asked to run at sizes between those of the passes before was idle alone.
+    # At sizes between those of the passes before the library was called with idle alone.
     known = quick.groupby("collective")["nbytes"].unique()
-    asked = _checks_of(
-        wanted,
-        tried,
-        {
-            name: sorted(set(sizes) - set(known.get(name.value, ())))
-            for name, sizes in cells.items()
-        },
-    )
+    between = {
+        name: sorted(set(sizes) - set(known.get(name.value, ()))) for name, sizes in cells.items()
+    }
+    checks = _checks_of(scope, tried, between)
     return [
         RunPlan(
             plugin=plugin,
             communicators={
                 Label(plan.SITE, number): (
-                    *(asked if plugin and number == 0 else ()),
+                    *(checks if plugin and number == 0 else ()),
                     *steps[plugin],
                 )
             },
@@ -372,11 +371,11 @@ def sizes_that_differ(
         idle_source: where the library's log names no channels, what of its source says that they
             are the same with a tuner that answers nothing. Without it such sizes differ.
     """
-    found: dict[Collective, list[int]] = {}
-    for (collective, nbytes), (site, idle) in _own_choices(table).items():
+    different: dict[Collective, list[int]] = {}
+    for (collective, nbytes), (site, idle) in _library_choices(table).items():
         if site != idle or (_has_no_channels(site) and not idle_source):
-            found.setdefault(Collective(collective), []).append(nbytes)
-    return {name: tuple(sorted(sizes)) for name, sizes in found.items()}
+            different.setdefault(Collective(collective), []).append(nbytes)
+    return {name: tuple(sorted(sizes)) for name, sizes in different.items()}
 
 
 def idle_by_source(table: pd.DataFrame, idle_source: str) -> list[str]:
@@ -386,19 +385,19 @@ def idle_by_source(table: pd.DataFrame, idle_source: str) -> list[str]:
         table: rows of the sweep's runs.
         idle_source: what of the library's source says it; see :func:`sizes_that_differ`.
     """
-    own = [site for site, idle in _own_choices(table).values() if site == idle]
-    n_derived = sum(map(_has_no_channels, own)) if idle_source else 0
+    same = [site for site, idle in _library_choices(table).values() if site == idle]
+    n_derived = sum(map(_has_no_channels, same)) if idle_source else 0
     if not n_derived:
         return []
-    said = (
+    sentence = (
         f"derived, not measured: the plugin idle stands for the site at {n_derived} sizes at which "
         "both ran the same algorithm and protocol; this library's log names no channels, and its "
         f"source gives a tuner that answers nothing no say in them ({idle_source})"
     )
-    return [said]
+    return [sentence]
 
 
-def _own_choices(
+def _library_choices(
     table: pd.DataFrame,
 ) -> dict[tuple[str, int], tuple[Setting | None, Setting | None]]:
     """What the site and the idle plugin ran, by collective and size, where both said it."""
@@ -420,7 +419,7 @@ def _has_no_channels(setting: Setting | None) -> bool:
     return setting is not None and setting.channels is None
 
 
-# What is measured, one after the other. Each takes what is wanted and the rows of all before it;
+# What is measured, one after the other. Each takes what to measure and the rows of all before it;
 # None before those are measured, when what it says is a guess.
 STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], ...]] = (
     plan_questions,
@@ -433,8 +432,8 @@ STAGES: Final[tuple[Callable[[SweepScope, pd.DataFrame | None], list[RunPlan]], 
 )
 
 
-def _guessed(wanted: SweepScope) -> Cells:
-    return {cell_of(call): wanted.settings_of(call.collective)[:_FEW] for call in wanted.calls()}
+def _guess_settings(scope: SweepScope) -> Cells:
+    return {cell_of(call): scope.settings_of(call.collective)[:_FEW] for call in scope.calls()}
 
 
 Cell: TypeAlias = tuple[str, str, str, int]
@@ -446,19 +445,19 @@ def cell_of(call: CollectiveCall) -> Cell:
     return (call.collective.value, call.dtype, call.placement.value, call.nbytes)
 
 
-def _in_turns(wanted: SweepScope, tried: Cells | None, *, captured: bool) -> tuple[Step, ...]:
+def _in_turns(scope: SweepScope, tried: Cells | None, *, captured: bool) -> tuple[Step, ...]:
     """Steps of one communicator; ``tried`` is None without our plugin."""
     steps = []
-    for call in wanted.calls():
+    for call in scope.calls():
         could_win = () if tried is None else tried.get(cell_of(call), ())
-        if tried is not None and not could_win and wanted.settings_of(call.collective):
+        if tried is not None and not could_win and scope.settings_of(call.collective):
             continue
         settings = [BASELINE] if tried is None else [IDLE]
         for setting in could_win:
             settings += [setting, IDLE]
         steps += [
             Step(plan.MEASURE, setting, call, timing, plan.effort_of(call.nbytes))
-            for timing in wanted.timings(call.nbytes, captures=captured)
+            for timing in scope.timings(call.nbytes, captures=captured)
             for setting in settings
         ]
     return loops_first(steps)
@@ -474,7 +473,7 @@ def quick_rows(table: pd.DataFrame) -> pd.DataFrame:
     return by_timing(quick[quick["unusable"] == ""])
 
 
-def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, tuple[int, ...]]:
+def sizes_between(quick: pd.DataFrame, scope: SweepScope) -> dict[Collective, tuple[int, ...]]:
     """Sizes in bytes between those of the first pass at which a rule may begin or end.
 
     Four an octave where the library changes its own choice, and from sizes at which a setting is
@@ -483,25 +482,25 @@ def sizes_between(quick: pd.DataFrame, wanted: SweepScope) -> dict[Collective, t
 
     Args:
         quick: timings of the first pass.
-        wanted: what is measured; its ranks' number is in the sizes, which can be called.
+        scope: what is measured; its ranks' number is in the sizes, which can be called.
     """
-    found = {}
-    for collective, sizes in wanted.sizes.items():
-        own = quick[quick["collective"] == collective.value]
-        time_us = own.pivot_table(
+    between = {}
+    for collective, sizes in scope.sizes.items():
+        rows = quick[quick["collective"] == collective.value]
+        time_us = rows.pivot_table(
             values="time_us", index=["placement", "nbytes"], columns="setting", aggfunc="median"
         )
         if str(IDLE) not in time_us.columns or len(time_us.columns) < 2:
             continue
         gains = time_us.rdiv(time_us.pop(str(IDLE)), axis=0)
         best = gains.groupby("nbytes").min().max(axis=1).reindex(sizes)
-        words = own.groupby("nbytes")["library"].agg(lambda one: "|".join(sorted(set(one))))
-        found[collective] = tuple(
+        words = rows.groupby("nbytes")["library"].agg(lambda one: "|".join(sorted(set(one))))
+        between[collective] = tuple(
             nbytes
             for low, high in edges(sizes, best.to_list(), words.reindex(sizes).to_list())
             for nbytes in quarters(low, high)
         )
-    return found
+    return between
 
 
 def edges(
@@ -514,14 +513,14 @@ def edges(
         best: the library's time over that of the fastest setting, by size.
         words: what the library chooses.
     """
-    found = {i for i in range(len(sizes) - 1) if words[i] != words[i + 1]}
+    changes = {i for i in range(len(sizes) - 1) if words[i] != words[i + 1]}
     for order in (range(len(sizes)), range(len(sizes) - 1, -1, -1)):
         is_open = False
         for before, at in itertools.pairwise(order):
             is_open = best[before] >= _FASTER or (is_open and best[before] >= _PERHAPS)
             if is_open and not best[at] >= _FASTER:
-                found.add(min(before, at))
-    pairs = ((sizes[i], sizes[i + 1]) for i in sorted(found))
+                changes.add(min(before, at))
+    pairs = ((sizes[i], sizes[i + 1]) for i in sorted(changes))
     return [(low, high) for low, high in pairs if high <= GAP * low]
 
 
@@ -569,27 +568,27 @@ def settings_that_could_win(
         if (setting := setting_of(word)) is not None and setting.role is Role.FORCED
     }
     quick = quick[quick["time_us"] <= best * _HOPELESS]
-    found: dict[tuple[str, str, str, int], list[Setting]] = {}
+    cells: dict[Cell, list[Setting]] = {}
     for collective, dtype, placement, nbytes, word in zip(
         *(quick[name] for name in (*names, "setting")), strict=True
     ):
         setting = Setting.parse(word)
         if (collective, word) in chosen and setting.role is Role.FORCED:
-            settings = found.setdefault((collective, dtype, placement, nbytes), [])
+            settings = cells.setdefault((collective, dtype, placement, nbytes), [])
             if setting not in settings:
                 settings.append(setting)
     measured: dict[tuple[str, str, str], list[int]] = {}
-    for collective, dtype, placement, nbytes in sorted(found):
+    for collective, dtype, placement, nbytes in sorted(cells):
         measured.setdefault((collective, dtype, placement), []).append(nbytes)
     for (collective, dtype, placement), sizes in measured.items():
         for nbytes in (between or {}).get(Collective(collective), ()):
             at = bisect(sizes, nbytes)
             beside = [
-                found[collective, dtype, placement, one] for one in sizes[max(at - 1, 0) : at + 1]
+                cells[collective, dtype, placement, one] for one in sizes[max(at - 1, 0) : at + 1]
             ]
             both = list(dict.fromkeys(itertools.chain(*beside)))
-            found[collective, dtype, placement, nbytes] = both
-    return found
+            cells[collective, dtype, placement, nbytes] = both
+    return cells
 
 
 def without_losers(quick: pd.DataFrame, tried: Cells) -> Cells:
@@ -603,7 +602,7 @@ def without_losers(quick: pd.DataFrame, tried: Cells) -> Cells:
     """
     names = ["collective", "dtype", "placement", "nbytes"]
     idle = quick[quick["setting"] == str(IDLE)].set_index(names)
-    idle_us, own = idle["time_us"].to_dict(), idle["library"].map(setting_of).to_dict()
+    idle_us, choices = idle["time_us"].to_dict(), idle["library"].map(setting_of).to_dict()
     times = {
         word: at.set_index(names)["time_us"].to_dict() for word, at in quick.groupby("setting")
     }
@@ -611,9 +610,9 @@ def without_losers(quick: pd.DataFrame, tried: Cells) -> Cells:
     def may_win(cell: Cell, setting: Setting) -> bool:
         if cell not in idle_us:
             return True  # between sizes of the first pass
-        taken = own[cell]
-        is_own = taken is not None and setting == replace(taken, channels=None)
-        return not is_own and times[str(setting)][cell] <= _SLOWER * idle_us[cell]
+        choice = choices[cell]
+        is_same = choice is not None and setting == replace(choice, channels=None)
+        return not is_same and times[str(setting)][cell] <= _SLOWER * idle_us[cell]
 
     return {
         cell: [one for one in settings if may_win(cell, one)] for cell, settings in tried.items()
@@ -621,12 +620,12 @@ def without_losers(quick: pd.DataFrame, tried: Cells) -> Cells:
 
 
 def _checks_of(
-    wanted: SweepScope, tried: Cells, between: Mapping[Collective, Sequence[int]]
+    scope: SweepScope, tried: Cells, between: Mapping[Collective, Sequence[int]]
 ) -> tuple[Step, ...]:
     """Calls at sizes that the first pass did not make, whose results are compared."""
     steps = []
-    for call in wanted.only(between).calls():
-        kind = wanted.kind_of_check(call)
+    for call in scope.only(between).calls():
+        kind = scope.kind_of_check(call)
         steps += [Step(kind, setting, call) for setting in (IDLE, *tried.get(cell_of(call), ()))]
     return tuple(steps)
 
@@ -637,20 +636,20 @@ def start_s(ground: LaunchSetup) -> float:
     return (0.0 if ground.simulated else _START_S) + each_s * ground.n_ranks
 
 
-def expected_s(left: plan.Communicators, ground: LaunchSetup) -> float:
+def expected_s(communicators: plan.Communicators, ground: LaunchSetup) -> float:
     """Seconds that communicators roughly take.
 
     Args:
-        left: steps that are still to be made, by communicator.
+        communicators: their steps, of which nothing is made yet.
         ground: what makes them.
     """
-    return sum(each_s(left, ground))
+    return sum(each_s(communicators, ground))
 
 
-def each_s(left: plan.Communicators, ground: LaunchSetup) -> Iterator[float]:
+def each_s(communicators: plan.Communicators, ground: LaunchSetup) -> Iterator[float]:
     """Seconds that each step roughly takes, the first of a communicator with its making."""
     n_ranks = ground.n_ranks
-    for steps in left.values():
+    for steps in communicators.values():
         made_s = (_EACH_SIMULATED_S if ground.simulated else _COMMUNICATOR_EACH_S) * n_ranks
         for step in steps:
             call_us = _LEAST_CALL_US + _EACH_RANK_US * n_ranks + step.call.nbytes / _BYTES_A_US

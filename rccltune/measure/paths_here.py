@@ -30,7 +30,7 @@ def paths_here(site: Site, sweep: Sweep, variables: Mapping[str, str]) -> tuple[
         sweep: its collectives, sizes, type and operation.
         variables: of the site, that every rank gets.
     """
-    seen = VariantSite(
+    variant_site = VariantSite(
         library=site.library,
         is_rcclx=site.is_rcclx,
         arch=site.fingerprint.arch,
@@ -40,11 +40,11 @@ def paths_here(site: Site, sweep: Sweep, variables: Mapping[str, str]) -> tuple[
         redop=sweep.redop,
         registered=False,
     )
-    found = paths_past(seen, sweep.collectives, {**variables, **dict(site.environment)})
+    paths = paths_past(variant_site, sweep.collectives, {**variables, **dict(site.environment)})
     played = None if site.node is None else _played(site.node)
     return tuple(
         one
-        for one in found
+        for one in paths
         if one.min_nbytes <= sweep.max_nbytes
         and one.max_nbytes >= sweep.min_nbytes
         and (played is None or _PLAYED.get(one.path) in played)
@@ -56,7 +56,7 @@ def _played(node: SimulatedNode) -> set[str]:
     return {one.path for one in node.bypasses} | ({"direct"} if takes_direct else set())
 
 
-def check_tuner_is_asked(found: Sequence[PathPast], sweep: Sweep) -> None:
+def check_tuner_is_asked(paths: Sequence[PathPast], sweep: Sweep) -> None:
     """Check that a tuner may be asked about some call of a sweep.
 
     Raises:
@@ -64,12 +64,12 @@ def check_tuner_is_asked(found: Sequence[PathPast], sweep: Sweep) -> None:
     """
     low, high = sweep.min_nbytes, sweep.max_nbytes
     tunable = [one for one in sweep.collectives if one.is_tunable]
-    if not tunable or not all(takes_all(found, one, low, high) for one in tunable):
+    if not tunable or not all(takes_all(paths, one, low, high) for one in tunable):
         return
-    switches = " ".join(dict.fromkeys(one.switch for one in found if one.is_sure))
+    switches = " ".join(dict.fromkeys(one.switch for one in paths if one.is_sure))
     raise TooLittleDataError(
         f"no tuner is asked here at any size from {format_span(low, high)}: no rule could act. "
-        f"{'. '.join(sentences(found))}",
+        f"{'. '.join(sentences(paths))}",
         hint=f"measure larger sizes (--max-bytes), or tune for jobs that export {switches}, with "
         "the same variables after --env.",
     )

@@ -16,16 +16,16 @@ from rccltune.measure import passes, workload_sizes
 from rccltune.measure.instrument import (
     Instrument,
     check_collectives,
+    check_same_machine,
+    check_same_setup,
     find_instrument,
-    same_machine,
-    same_setup,
     setup_of,
 )
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.ongoing_sweep import (
     OngoingSweep,
     not_offered,
-    of_ranks,
+    remarks_of_ranks,
     timings_differ,
 )
 from rccltune.measure.passes import SweepScope
@@ -47,7 +47,7 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import LL128_FORCED, Role, Setting
 from rccltune.model.units import format_span
-from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.ranks import plan, runs
 from rccltune.ranks.runs import Run
 from rccltune.releases import release_of
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 # Words of types that rccl-tests spells in two ways.
 _TYPES: Final = {"f8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2"}
-_GATED: Final = ("gfx94", "gfx95")
 _FEW_RANKS: Final = 16
 
 
@@ -72,7 +71,6 @@ class PreparedPerfSweep:
         sweep: as resolved, for the session's sweep.yaml.
         left_out: sizes that are not measured, in words.
         cleared: variables of the site that no rank sees where our plugin answers.
-        kept: those of them that the baseline has, since it is the site as it is.
         passed: variables of the site that every rank sees.
     """
 
@@ -99,19 +97,19 @@ class PreparedPerfSweep:
     @property
     def excluded(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
-        return self.measuring.aside()
+        return self.measuring.excluded()
 
     @property
     def budget_left_s(self) -> float | None:
         """Seconds of the budget that are left; None without one."""
-        return self.measuring.left_s()
+        return self.measuring.remaining_s()
 
     @property
     def plan_lines(self) -> Iterator[str]:
         """Sizes and settings of each collective, and what is left of each start."""
-        wanted = self.measuring.wanted
-        for collective, sizes in wanted.sizes.items():
-            settings = ", ".join(map(str, wanted.settings_of(collective))) or "as it is"
+        scope = self.measuring.scope
+        for collective, sizes in scope.sizes.items():
+            settings = ", ".join(map(str, scope.settings_of(collective))) or "as it is"
             span = format_span(sizes[0], sizes[-1])
             yield f"{collective.value}: {len(sizes)} sizes, {span}; {settings}"
         for one in self.left:
@@ -121,14 +119,13 @@ class PreparedPerfSweep:
     @property
     def units(self) -> list[passes.RunPlan]:
         """Starts of all ranks; those of the second pass are a guess before the first is done."""
-        wanted = self.measuring.wanted
         # Without a run there is no table, and pandas takes half a second to load.
         table = self.measuring.table() if self.measuring.runs else None
-        found: list[passes.RunPlan] = []
+        units: list[passes.RunPlan] = []
         for stage in passes.STAGES:
-            is_over = not any(self.measuring.left(one) for one in found)
-            found += stage(wanted, table if is_over else None)
-        return found
+            is_over = not any(self.measuring.remaining(one) for one in units)
+            units += stage(self.measuring.scope, table if is_over else None)
+        return units
 
     @property
     def past(self) -> tuple[PathPast, ...]:
@@ -138,15 +135,14 @@ class PreparedPerfSweep:
     @property
     def left(self) -> list[passes.RunPlan]:
         """Those of which something is left."""
-        return [one for one in self.units if self.measuring.left(one)]
+        return [one for one in self.units if self.measuring.remaining(one)]
 
     @property
     def n_starts(self) -> int:
         """Starts of all ranks that they take."""
-        left = self.left
-        return len({one.plugin for one in left if not one.is_alone}) + sum(
-            one.is_alone for one in left
-        )
+        units = self.left
+        n_alone = sum(one.is_alone for one in units)
+        return n_alone + len({one.plugin for one in units if not one.is_alone})
 
     @property
     def expected_s(self) -> float:
@@ -165,7 +161,7 @@ class PreparedPerfSweep:
                     "purpose": one.purpose,
                     "plugin": one.plugin,
                     "communicators": len(one.communicators),
-                    "steps": sum(map(len, self.measuring.left(one).values())),
+                    "steps": sum(map(len, self.measuring.remaining(one).values())),
                 }
                 for one in self.left
             ],
@@ -199,8 +195,8 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
     site = instrument.site
     check_collectives(request.sweep.collectives)
     setup = setup_of(request.site, site)
-    same_setup(folder, setup)
-    same_machine(folder, site, is_perf=True)
+    check_same_setup(folder, setup)
+    check_same_machine(folder, site, is_perf=True)
     sweep = request.sweep
     left_out: tuple[str, ...] = ()
     if request.workload is not None:
@@ -211,17 +207,17 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
         sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
     sweep = replace(sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
-    wanted = _sweep_scope(request, sweep, instrument)
-    seen = variables.launch_environment(
+    scope = _make_scope(request, sweep, instrument)
+    environment = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
     measuring = OngoingSweep(
         ground=instrument.ground,
-        wanted=wanted,
+        scope=scope,
         session=folder,
         reporter=reporter,
         budget_s=request.budget_s,
-        largest=max(one for sizes in wanted.sizes.values() for one in sizes),
+        largest=max(one for sizes in scope.sizes.values() for one in sizes),
     )
     measuring.read()
     return PreparedPerfSweep(
@@ -231,8 +227,8 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
         instrument=instrument,
         measuring=measuring,
         left_out=left_out,
-        cleared=seen.cleared,
-        passed=seen.passed,
+        cleared=environment.cleared,
+        passed=environment.passed,
         keys={
             **site_keys(request.site, folder),
             "communicators": request.communicators,
@@ -241,7 +237,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
     )
 
 
-def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> SweepScope:
+def _make_scope(request: Request, sweep: Sweep, instrument: Instrument) -> SweepScope:
     """What is measured, as the rank program takes it.
 
     Raises:
@@ -257,12 +253,12 @@ def _sweep_scope(request: Request, sweep: Sweep, instrument: Instrument) -> Swee
     every = Range(
         min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=sweep.factor
     ).sizes
-    own = dict(sweep.wanted)
+    named = dict(sweep.wanted)
     sizes = {
-        one: plan.sizes_for(own.get(one, () if own else every), one, n_ranks)
+        one: plan.sizes_for(named.get(one, () if named else every), one, n_ranks)
         for one in sweep.collectives
     }
-    sizes = {one: found for one, found in sizes.items() if found}
+    sizes = {one: sizes[one] for one in sizes if sizes[one]}
     if not sizes:
         raise CommandLineError(
             f"nothing of what was asked for can be called by {n_ranks} ranks",
@@ -380,13 +376,13 @@ def measure_with_perf(
         runner=PERF,
         n_starts=len(measuring.runs),
         n_samples=n_samples,
-        aside=measuring.aside(),
+        excluded=measuring.excluded(),
         not_offered=tuple(_not_offered(prepared, table)),
         remarks=(
             *unattributed(samples),
-            *passes.idle_by_source(table, measuring.wanted.idle_source),
+            *passes.idle_by_source(table, measuring.scope.idle_source),
             *timings_differ(table),
-            *of_ranks(measuring.runs),
+            *remarks_of_ranks(measuring.runs),
         ),
         is_over=measuring.is_over,
         seconds=sum(one.ended.duration_s for one in measuring.runs if one.ended),
@@ -411,16 +407,15 @@ def tuner_of_baseline(measured: Sequence[Run]) -> str | None:
 def _not_offered(prepared: PreparedPerfSweep, table: pd.DataFrame) -> Iterator[str]:
     """A sentence for each setting that could not be chosen, and what would let it be."""
     site = prepared.instrument.site
-    gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1
-    found: dict[Setting, list[Collective]] = {}
+    by_setting: dict[Setting, list[Collective]] = {}
     for collective, setting in not_offered(table):
-        found.setdefault(setting, []).append(collective)
-    for setting, collectives in found.items():
+        by_setting.setdefault(setting, []).append(collective)
+    for setting, collectives in by_setting.items():
         why = ""
-        if gated and setting.protocol is Protocol.LL128:
+        if site.is_gated and setting.protocol is Protocol.LL128:
             why = f"; --env {'='.join(LL128_FORCED)} makes it, in a session of its own"
         is_tree = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
-        if gated and is_tree and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES:
+        if site.is_gated and is_tree:
             why = "; this RCCL leaves Tree with Simple out on one node"
         named = ", ".join(one.value for one in collectives)
         yield f"{named} {setting}: the library does not let it be chosen{why}"

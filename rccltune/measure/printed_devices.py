@@ -36,14 +36,14 @@ def misplaced(log: Path, gpus: Sequence[Gpu]) -> str | None:
     for rank, (domain, bus, device, part) in sorted(printed.items()):
         if rank >= len(gpus):
             return f"rank {rank} was not to be started"
-        wanted = gpus[rank]
+        gpu = gpus[rank]
         device_there = _place(domain, bus, device)
-        other = numbered and part is not None and wanted.partition not in (None, int(part))
-        address = _ADDRESS.fullmatch(wanted.oam)
+        other = numbered and part is not None and gpu.partition not in (None, int(part))
+        address = _ADDRESS.fullmatch(gpu.oam)
         # NVIDIA's driver names a function too.
         if address is not None and (device_there != _place(*address.groups()[:3]) or other):
             ran = device_there if part is None else f"{device_there}.{part}"
-            return f"rank {rank} ran on {ran} instead of {wanted.address}"
+            return f"rank {rank} ran on {ran} instead of {gpu.address}"
     return None
 
 

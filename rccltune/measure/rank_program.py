@@ -51,7 +51,7 @@ _SLOWER: Final = 10
 # How long ranks may take to end by themselves, and a launcher to see that they have.
 _LEAVE_S: Final = 10.0
 _LOOK_S: Final = 0.002
-_TOLD_EACH_S: Final = 0.1
+_SHOW_EACH_S: Final = 0.1
 _TIME_COLUMN: Final = runs.COLUMNS.split(",").index("time_us")
 # Rules that our plugin answers by, in the folder of the run.
 RULES_FILE: Final = "rules.csv"
@@ -161,14 +161,14 @@ def environment_of(
 
 
 def argv_of(
-    ground: LaunchSetup, folder: Path, seen: LaunchEnvironment, *, with_plugin: bool
+    ground: LaunchSetup, folder: Path, environment: LaunchEnvironment, *, with_plugin: bool
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Command line of a run, and the environment that it is started with.
 
     Args:
         ground: where.
         folder: absolute, of the run.
-        seen: what every rank is to see.
+        environment: what every rank is to see.
         with_plugin: whether our plugin answers.
     """
     n_ranks = ground.n_ranks
@@ -185,12 +185,12 @@ def argv_of(
         script = folder / "start.sh"
         files.write_atomically(script, _one_by_one(words, ground.host_ids))
         # The script has all of it; the words are for whoever reads run.json.
-        return ("/bin/sh", str(script), *words), seen.variables
+        return ("/bin/sh", str(script), *words), environment.variables
     if here:
-        return tuple(words), seen.variables
-    names = {name for name, _ in (*seen.added, *seen.passed)}
+        return tuple(words), environment.variables
+    names = {name for name, _ in (*environment.added, *environment.passed)}
     options, variables = ground.launcher.carry(
-        {*names, launch_processes.TAG}, {**seen.variables, launch_processes.TAG: ""}
+        {*names, launch_processes.TAG}, {**environment.variables, launch_processes.TAG: ""}
     )
     argv = ground.launcher.argv(n_ranks, tuple(words), bind="none", hostfile=ground.hostfile)
     return (argv[0], *options, *argv[1:]), variables
@@ -201,20 +201,17 @@ def _one_by_one(words: Sequence[str], host_ids: Sequence[str]) -> str:
     lines = ["ranks="]
     locals_: Counter[str] = Counter()
     for rank, host in enumerate(host_ids):
-        own = (*words, "--rank", str(rank), "--ranks", str(len(host_ids)))
-        command = shlex.join((*own, "--local-rank", str(locals_[host])))
+        numbered = (*words, "--rank", str(rank), "--ranks", str(len(host_ids)))
+        command = shlex.join((*numbered, "--local-rank", str(locals_[host])))
         lines.append(f'NCCL_HOSTID={shlex.quote(host)} {command} & ranks="$ranks $!"')
         locals_[host] += 1
     lines.append("code=0; for rank in $ranks; do wait $rank || code=$?; done; exit $code")
     return "\n".join([*lines, ""])
 
 
-# What is told of all that ranks wrote, before anything is timed; raises where that must not be.
-Heard: TypeAlias = "Callable[[Sequence[Sequence[str]], Mapping[str, str]], None]"
-
-
-def _say_nothing(lines: Sequence[Sequence[str]], added: Mapping[str, str]) -> None:
-    """Hear nothing."""
+# Looks at what ranks wrote, and the variables set for them, before anything is timed; raises where
+# nothing must be.
+Check: TypeAlias = "Callable[[Sequence[Sequence[str]], Mapping[str, str]], None]"
 
 
 class WaitingRanks:
@@ -227,8 +224,8 @@ class WaitingRanks:
         launch: their processes.
         token: by which they know each other, and us.
         largest: bytes of the largest step that they have buffers for.
-        heard: told of what they wrote when all have their devices, and once more when the first
-            communicator is made; with the variables that were set for them.
+        check: of what they wrote, made when all have their devices, and once more when the first
+            communicator is made.
 
     Attributes:
         first_us: µs that the first communicator took, None before it is made.
@@ -243,13 +240,13 @@ class WaitingRanks:
         *,
         token: str,
         largest: int,
-        heard: Heard,
+        check: Check | None,
     ) -> None:
         """Nothing was sent yet."""
         self.largest = largest
         self.first_us: float | None = None
         self._ground, self._folder, self._file, self._launch = ground, folder, file, launch
-        self._token, self._heard = token, heard
+        self._token, self._check = token, check
         self._plan = (folder / runs.PLAN_FILE).open("ab", buffering=0)
         self._connection: RankConnection | None = None
         # As rows_open() of the program begins each file; all that follows comes in answers.
@@ -295,14 +292,14 @@ class WaitingRanks:
         communicators: Communicators,
         *,
         until: float | None = None,
-        grown: Callable[[int], None] = lambda _: None,
+        show: Callable[[int], None] = lambda _: None,
     ) -> Run:
         """Let them make communicators with their steps.
 
         Args:
             communicators: steps of each.
             until: time of ``time.monotonic`` from which on nothing more is sent.
-            grown: told now and then how many steps are made.
+            show: told now and then how many steps are made.
 
         Returns:
             All that they have measured; ended where a step failed.
@@ -310,28 +307,28 @@ class WaitingRanks:
         Raises:
             SessionError: the disk refuses.
             LaunchError: a process cannot be killed (it hangs in the driver).
-            RccltuneError: as ``heard`` does.
+            RccltuneError: as the check does.
         """
-        n_made, told = 0, time.monotonic()
+        n_made, shown = 0, time.monotonic()
         try:
-            lines = self._sent(plan.plan_lines(communicators), until)
-            connection = self._connected()
-            # The first communicator alone: who hears of it may stop before anything is timed.
+            lines = self._send(plan.plan_lines(communicators), until)
+            connection = self._connect()
+            # The first communicator alone: the check of it may stop before anything is timed.
             parts = [islice(lines, 1), lines] if self.first_us is None else [lines]
             answers = (connection.exchange(part, self._limit_of) for part in parts)
             for answer in chain.from_iterable(answers):
                 self._keep(answer)
                 n_made += 1
-                if time.monotonic() - told >= _TOLD_EACH_S:
-                    told = time.monotonic()
-                    grown(n_made)
+                if time.monotonic() - shown >= _SHOW_EACH_S:
+                    shown = time.monotonic()
+                    show(n_made)
         except ConnectionLostError:
             return self._end()
         except StalledError:
             return self._end(stalled=True)
         return self.run
 
-    def _connected(self) -> RankConnection:
+    def _connect(self) -> RankConnection:
         """The connection, once all ranks have their devices."""
         if self._connection is None:
             self._connection = connect(
@@ -341,13 +338,13 @@ class WaitingRanks:
                 limit_s=self._start_s,
                 is_over=lambda: self._launch.is_over,
             )
-            first = self._sent([plan.first_line(self.largest)], None)
+            first = self._send([plan.first_line(self.largest)], None)
             for answer in self._connection.exchange(first, self._limit_of):
                 self._keep(answer)
-            self._tell()
+            self._check_lines()
         return self._connection
 
-    def _sent(self, lines: Iterable[str], until: float | None) -> Iterator[str]:
+    def _send(self, lines: Iterable[str], until: float | None) -> Iterator[str]:
         """Lines that are sent, each of which plan.txt has first."""
         for line in lines:
             if until is not None and time.monotonic() >= until:
@@ -358,15 +355,16 @@ class WaitingRanks:
 
     def _keep(self, answer: Answer) -> None:
         """Keep what came back."""
-        for own, more in zip(self._lines, answer.ranks, strict=True):
-            own.extend(more)
+        for lines, more in zip(self._lines, answer.ranks, strict=True):
+            lines.extend(more)
         if self.first_us is None and answer.line.startswith(plan.COMMUNICATOR):
             row = next(line for line in answer.ranks[0] if line[:1].isdigit())
             self.first_us = float(row.split(",")[_TIME_COLUMN])
-            self._tell()
+            self._check_lines()
 
-    def _tell(self) -> None:
-        self._heard(self._lines, dict(self._file.added))
+    def _check_lines(self) -> None:
+        if self._check is not None:
+            self._check(self._lines, dict(self._file.added))
 
     def _limit_of(self, line: str) -> float:
         """Longest time in seconds that a line may take."""
@@ -400,10 +398,10 @@ class WaitingRanks:
         if self._connection is not None:
             self._connection.close()
         self._plan.close()
-        found = runs.read_run(self._folder)
-        end = failures.end_of_run(found, ending, stalled=stalled)
+        run = runs.read_run(self._folder)
+        end = failures.end_of_run(run, ending, stalled=stalled)
         files.write_atomically(self._folder / runs.END_FILE, store.dump_json(end))
-        self._ended = replace(found, ended=end)
+        self._ended = replace(run, ended=end)
         return self._ended
 
 
@@ -427,7 +425,7 @@ def waiting_ranks(
     site: Mapping[str, str],
     with_plugin: bool,
     largest: int,
-    heard: Heard = _say_nothing,
+    check: Check | None = None,
 ) -> Iterator[WaitingRanks]:
     """Start all ranks; they have certainly ended behind the block.
 
@@ -437,7 +435,7 @@ def waiting_ranks(
         site: the environment of rccltune itself.
         with_plugin: whether our plugin is loaded; otherwise the site is as it is.
         largest: bytes of the largest step that they get.
-        heard: as of :class:`WaitingRanks`.
+        check: as of :class:`WaitingRanks`.
 
     Raises:
         MachineError: the program cannot be started.
@@ -446,8 +444,8 @@ def waiting_ranks(
     """
     token = secrets.token_hex(16)
     folder = _make_folder(session, max(runs.numbers(session), default=0) + 1)
-    seen = environment_of(ground, folder, site, token, with_plugin=with_plugin)
-    argv, variables = argv_of(ground, folder, seen, with_plugin=with_plugin)
+    environment = environment_of(ground, folder, site, token, with_plugin=with_plugin)
+    argv, variables = argv_of(ground, folder, environment, with_plugin=with_plugin)
     file = RunFile(
         process=token[:12],
         plugin=with_plugin,
@@ -458,13 +456,13 @@ def waiting_ranks(
         library_version=ground.library.version,
         runtime=None if ground.library.runtime is None else str(ground.library.runtime),
         argv=argv,
-        added=_public_variables(seen.added),
+        added=_public_variables(environment.added),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
     files.write_atomically(folder / runs.PLAN_FILE, "")
     if with_plugin:
         files.write_atomically(folder / RULES_FILE, _NO_RULES)
-    files.write_atomically(folder / runs.ENVIRONMENT_FILE, store.dump_json(_variables(seen)))
+    files.write_atomically(folder / runs.ENVIRONMENT_FILE, store.dump_json(_recorded(environment)))
     files.write_atomically(folder / runs.RUN_FILE, store.dump_json(file))
     command = process.LaunchCommand(
         argv=argv,
@@ -476,7 +474,7 @@ def waiting_ranks(
     )
     with process.running(command) as launch:
         ranks = WaitingRanks(
-            ground, folder, file, launch, token=token, largest=largest, heard=heard
+            ground, folder, file, launch, token=token, largest=largest, check=check
         )
         yield ranks
         ranks.end()
@@ -487,12 +485,12 @@ def _public_variables(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, st
     return tuple(pair for pair in pairs if pair[0] != _ALL_RANKS)
 
 
-def _variables(seen: LaunchEnvironment) -> dict[str, Any]:
-    """environment.json, as launches have it."""
+def _recorded(environment: LaunchEnvironment) -> dict[str, Any]:
+    """Content of environment.json, as launches have it."""
     return {
-        "cleared": dict(seen.cleared),
-        "passed": dict(seen.passed),
-        "added": dict(_public_variables(seen.added)),
+        "cleared": dict(environment.cleared),
+        "passed": dict(environment.passed),
+        "added": dict(_public_variables(environment.added)),
         "files": [],
     }
 
@@ -502,8 +500,8 @@ def _make_folder(session: Path, number: int) -> Path:
     folder = (session / runs.FOLDER / str(number)).resolve()
     with files.disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.iterdir():
-            left.unlink()
+        for path in folder.iterdir():
+            path.unlink()
     return folder
 
 

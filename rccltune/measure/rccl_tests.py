@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.launch import launch_processes, process, variables
+from rccltune.launch import launch_processes, process
 from rccltune.launch.process import LaunchCommand, LaunchEnd
-from rccltune.launch.variables import LaunchEnvironment
+from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, launch_environment
 from rccltune.logs import parsed_log
 from rccltune.logs.benchmark_job import count_benchmarks
 from rccltune.logs.messages import is_memory_fault, meaning_of, was_killed
@@ -92,22 +92,22 @@ class BenchmarkResult:
     """What one launch gave.
 
     Attributes:
+        folder: its own, with stdout.log and stderr.log.
         table: its times (:mod:`rccltune.session.sample_table`); None where it failed before its
             table was whole.
         failure: how it failed; of wrong results the table is there all the same.
         words: why, for people; None where it did not fail.
         seconds: that it took.
         exit_code, signal: it ended with, where it ended by itself.
-        folder: its own, with stdout.log and stderr.log.
         library: version that its log names.
         notices: what was noticed while reading.
     """
 
-    table: pd.DataFrame | None
-    failure: Failure | None
-    words: str | None
-    seconds: float
     folder: Path
+    table: pd.DataFrame | None = None
+    failure: Failure | None = None
+    words: str | None = None
+    seconds: float = 0.0
     library: str | None = None
     notices: tuple[Notice, ...] = ()
     exit_code: int | None = None
@@ -165,25 +165,28 @@ def launch(
         LaunchError: a process cannot be killed.
         KeyboardInterrupt: after all that was started is gone.
     """
-    own = folder.resolve()
-    environment = environment_of(where, own, added=added, as_it_is=as_it_is)
-    told = {name: dict(getattr(environment, name)) for name in ("cleared", "passed", "added")}
-    files.write_atomically(own / "command.txt", f"{shell_line(where, argv, environment)}\n")
-    files.write_atomically(own / "environment.json", f"{json_text(told, indent=1)}\n")
-    whole, carried = _carried(where.site, argv, environment)
+    path = folder.resolve()
+    environment = environment_of(where, path, added=added, as_it_is=as_it_is)
+    parts = {name: dict(getattr(environment, name)) for name in ("cleared", "passed", "added")}
+    files.write_atomically(path / "command.txt", f"{shell_line(where, argv, environment)}\n")
+    files.write_atomically(path / "environment.json", f"{json_text(parts, indent=1)}\n")
+    command_line, variables = _carry_variables(where.site, argv, environment)
     ending = process.run(
         LaunchCommand(
-            argv=whole,
-            variables=carried,
-            folder=own,
+            argv=command_line,
+            variables=variables,
+            folder=path,
             timeout_s=timeout_s,
             is_complete=is_complete,
         )
     )
-    failure, words = why_failed(own, ending)
-    found = BenchmarkResult(table=None, failure=failure, words=words, seconds=0.0, folder=folder)
+    failure, words = why_failed(path, ending)
+    if failure is None:
+        result = read_launched(folder, stated)
+    else:
+        result = BenchmarkResult(failure=failure, words=words, folder=folder)
     return replace(
-        found if failure is not None else read_launched(folder, stated),
+        result,
         seconds=ending.duration_s,
         exit_code=ending.exit_code,
         signal=ending.signal,
@@ -218,25 +221,22 @@ def read_launched(folder: Path, stated: StatedFacts) -> BenchmarkResult:
     log = folder / store.RAW_LOG
     try:
         _check_met(log, stated.n_ranks)
-        read = parsed_log.read_launch(log, stated, folder.name)
+        launch_log = parsed_log.read_launch(log, stated, folder.name)
     except RccltuneError as error:
-        return BenchmarkResult(
-            table=None, failure=Failure.UNREADABLE, words=str(error), seconds=0.0, folder=folder
-        )
+        return BenchmarkResult(failure=Failure.UNREADABLE, words=str(error), folder=folder)
     failure, words = None, None
-    n_wrong = int((read.table["unusable"] == UnusableReason.WRONG.value).sum())
+    n_wrong = int((launch_log.table["unusable"] == UnusableReason.WRONG.value).sum())
     if not is_complete(folder):
         failure, words = Failure.UNREADABLE, "its output ends before the benchmark's summary"
     elif n_wrong:
         failure, words = Failure.WRONG, f"{n_wrong} of its times have WRONG RESULTS"
     return BenchmarkResult(
-        table=framed(read.table, read.keys),
+        table=framed(launch_log.table, launch_log.keys),
         failure=failure,
         words=words,
-        seconds=0.0,
         folder=folder,
-        library=read.library_version,
-        notices=read.notices,
+        library=launch_log.library_version,
+        notices=launch_log.notices,
     )
 
 
@@ -248,9 +248,9 @@ def _check_met(log: Path, n_ranks: int | None) -> None:
     """
     n_jobs = count_benchmarks(log.read_bytes())
     if n_jobs > 1:
-        asked = f"one of {n_ranks} ranks" if n_ranks else "one"
+        expected = f"one of {n_ranks} ranks" if n_ranks else "one"
         raise LaunchError(
-            f"{n_jobs} jobs ran instead of {asked}: the ranks did not find each other",
+            f"{n_jobs} jobs ran instead of {expected}: the ranks did not find each other",
             where=str(log),
             hint="launcher and benchmark are of different MPIs, or the benchmark was built without "
             "(make MPI=1); see ldd on it and mpirun --version. Under srun set SLURM_MPI_TYPE "
@@ -302,41 +302,41 @@ def environment_of(
     as_it_is: bool = False,
 ) -> LaunchEnvironment:
     """The environment of a launch; its arguments are those of :func:`launch`."""
-    pairs = {**dict(where.site.environment), **_simulated(where, folder), **dict(added)}
-    return variables.launch_environment(
+    pairs = {**dict(where.site.environment), **_simulated_variables(where, folder), **dict(added)}
+    return launch_environment(
         os.environ,
         pairs.items(),
         clear=where.site.cleared,
-        keep=variables.CLEARED if as_it_is else variables.CHANNELS,
+        keep=CLEARED if as_it_is else CHANNELS,
     )
 
 
-def _simulated(where: RcclTestsSetup, folder: Path) -> Mapping[str, str]:
-    """What the stand-in programs of a simulated node are told."""
+def _simulated_variables(where: RcclTestsSetup, folder: Path) -> Mapping[str, str]:
+    """Variables of the stand-in programs of a simulated node."""
     if where.node is None:
         return {}
-    told = {
+    added = {
         "RCCLTUNE_SIM_NODE": str(where.node.resolve()),
         "RCCLTUNE_SIM_LAUNCH": folder.name,
         "RCCLTUNE_SIM_EPOCH": f"{simulated_s(folder.parent):.9f}",
         "RCCLTUNE_SIM_CLOCK": str(folder / CLOCK),
     }
     if TREE_SIMPLE_FORCED in where.site.environment:
-        told["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
-    return told
+        added["RCCLTUNE_SIM_PATCHES"] = "force-tree-simple"
+    return added
 
 
 def simulated_s(launches: Path) -> float:
     """The simulated clock in seconds: where the last launch that ended well left it."""
-    found = [0.0]
+    clocks = [0.0]
     for path in launches.glob(f"*/{CLOCK}"):
         # A clock that a full disk cut off counts as none.
         with suppress(ValueError):
-            found.append(float(path.read_text(encoding="ascii")))
-    return max(found)
+            clocks.append(float(path.read_text(encoding="ascii")))
+    return max(clocks)
 
 
-def _carried(
+def _carry_variables(
     site: Site, argv: Sequence[str], environment: LaunchEnvironment, *, tag: bool = True
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """The command line and the environment with which variables reach ranks on other hosts too.
@@ -346,8 +346,8 @@ def _carried(
     names = {name for name, _ in (*environment.added, *environment.passed)}
     # The tag gets its value when the ranks start.
     mark = {launch_processes.TAG: ""} if tag else {}
-    options, own = site.launcher.carry({*names, *mark}, {**environment.variables, **mark})
-    return (argv[0], *options, *argv[1:]), own
+    options, variables = site.launcher.carry({*names, *mark}, {**environment.variables, **mark})
+    return (argv[0], *options, *argv[1:]), variables
 
 
 def shell_line(where: RcclTestsSetup, argv: Sequence[str], environment: LaunchEnvironment) -> str:
@@ -355,9 +355,10 @@ def shell_line(where: RcclTestsSetup, argv: Sequence[str], environment: LaunchEn
     # What tells a launch of a simulated node from others is left out.
     added = tuple(pair for pair in environment.added if pair[0] not in _OF_ONE)
     cleared = [part for name, _ in environment.cleared for part in ("-u", name)]
-    whole, _ = _carried(where.site, argv, replace(environment, added=added), tag=False)
+    shown = replace(environment, added=added)
+    command_line, _ = _carry_variables(where.site, argv, shown, tag=False)
     pairs = [f"{name}={value}" for name, value in added]
-    return shlex.join([*(("env", *cleared) if cleared else ()), *pairs, *whole])
+    return shlex.join([*(("env", *cleared) if cleared else ()), *pairs, *command_line])
 
 
 def limit_s(seconds: Iterable[float]) -> float:

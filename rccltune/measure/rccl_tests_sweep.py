@@ -18,7 +18,12 @@ from rccltune.launch import overrides, signals, variables
 from rccltune.logs.library_log import find_tuner
 from rccltune.measure import failures, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
-from rccltune.measure.instrument import find_instrument, same_machine, same_setup, setup_of
+from rccltune.measure.instrument import (
+    check_same_machine,
+    check_same_setup,
+    find_instrument,
+    setup_of,
+)
 from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.printed_devices import misplaced
 from rccltune.measure.rccl_tests import BenchmarkCall, BenchmarkResult, RcclTestsSetup
@@ -38,14 +43,12 @@ from rccltune.model.measurement import Notice, StatedFacts, Sweep
 from rccltune.model.ranges import Range
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_FORCED, Role, Setting
-from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Algorithm, Collective, Protocol
+from rccltune.model.vocabulary import Algorithm, Collective, Protocol
 from rccltune.ranks import exclusion, plan, runs
 from rccltune.ranks.runs import EndFile, Run, RunFile
 from rccltune.session import files, lock, store
 from rccltune.session.store import NODE_FILE, SessionSetup
 
-# GPUs whose RCCL leaves LL128 and Tree with Simple out on one node.
-_GATED: Final = ("gfx94", "gfx95")
 _ALGORITHMS: Final = (Algorithm.TREE, Algorithm.RING)
 # At its start the library says which tuner it uses; asked of the baseline alone, where the site
 # keeps no log of its own.
@@ -146,13 +149,13 @@ class PreparedRcclTests:
     @property
     def plan_lines(self) -> Iterator[str]:
         """What is left, each launch as for a shell."""
-        own = self.folder.resolve() / runs.FOLDER / "N"
+        folder = self.folder.resolve() / runs.FOLDER / "N"
         for one in self.left:
-            told = rccl_tests.environment_of(
-                self.where, own, added=_added(one, own), as_it_is=_is_baseline(one)
+            environment = rccl_tests.environment_of(
+                self.where, folder, added=_added(one, folder), as_it_is=_is_baseline(one)
             )
             yield f"{what_of(one)}:"
-            yield f"  {rccl_tests.shell_line(self.where, one.argv, told)}"
+            yield f"  {rccl_tests.shell_line(self.where, one.argv, environment)}"
 
     def json_fields(self) -> dict[str, Any]:
         """Fields for --json."""
@@ -222,17 +225,17 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
                 hint="write ring/ll128 or ring/ll128/16; the baseline is measured anyway.",
             )
     setup = setup_of(request.site, site)
-    same_setup(folder, setup)
-    same_machine(folder, site)
+    check_same_setup(folder, setup)
+    check_same_machine(folder, site)
     sweep = replace(request.sweep, rank_placement=site.seating.place.name, scales=(site.scale,))
     mode = site.fingerprint.mode
     if not request.named_sizes and mode is not None and mode.compute == "CPX":
         sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
-    seen = variables.launch_environment(
+    environment = variables.launch_environment(
         os.environ, site.environment, clear=site.cleared, keep=variables.CHANNELS
     )
-    _refuse_hidden_choices(site, seen.variables)
-    launches, left_out = _launches(sweep, site)
+    _refuse_hidden_choices(site, environment.variables)
+    launches, left_out = _plan_launches(sweep, site)
     collectives = tuple(dict.fromkeys(called_by(one)[0] for one in launches))
     if not launches:
         raise CommandLineError(
@@ -248,16 +251,16 @@ def prepare_rccl_tests(request: Request, folder: Path) -> PreparedRcclTests:
         launches=launches,
         left_out=left_out,
         remarks=(*site.remarks, *_remarks(site)),
-        cleared=seen.cleared,
-        passed=seen.passed,
+        cleared=environment.cleared,
+        passed=environment.passed,
         timeout_s=request.timeout_s,
         budget_s=request.budget_s,
         keys={**site_keys(request.site, folder), "timing": request.timing},
-        runs=_launched(folder),
+        runs=_read_launches(folder),
     )
 
 
-def _launched(folder: Path) -> list[Run]:
+def _read_launches(folder: Path) -> list[Run]:
     """Launches of a session that ended; runs of the rank program verified it."""
     return [
         run
@@ -266,7 +269,7 @@ def _launched(folder: Path) -> list[Run]:
     ]
 
 
-def _refuse_hidden_choices(site: Site, seen: Mapping[str, str]) -> None:
+def _refuse_hidden_choices(site: Site, environment: Mapping[str, str]) -> None:
     """Stop where a file chooses for every launch, which the environment cannot take back.
 
     Raises:
@@ -275,14 +278,14 @@ def _refuse_hidden_choices(site: Site, seen: Mapping[str, str]) -> None:
     choosing = [
         (one.path, f"{one.path} sets {name}={value}")
         for one in site.hidden
-        for name, value in one.fills(seen)
+        for name, value in one.fills(environment)
         if variables.chooses(name, site.cleared)
     ]
     if choosing:
         path = choosing[0][0]
         raise MachineError(
             "a configuration file chooses for every launch, the baseline's too: "
-            f"{'; '.join(said for _, said in choosing)}",
+            f"{'; '.join(words for _, words in choosing)}",
             where=str(path),
             hint=f"mv {path} {path}.off while measuring.",
         )
@@ -304,9 +307,9 @@ def _sizes(sweep: Sweep) -> tuple[int, ...]:
     ).sizes
 
 
-def _launches(sweep: Sweep, site: Site) -> tuple[tuple[RunFile, ...], tuple[str, ...]]:
+def _plan_launches(sweep: Sweep, site: Site) -> tuple[tuple[RunFile, ...], tuple[str, ...]]:
     """Each collective's baseline, then its settings; and what is left out, with the reason."""
-    made: list[RunFile] = []
+    launches: list[RunFile] = []
     left_out: list[str] = []
     for collective in sweep.collectives:
         if collective not in site.programs:
@@ -320,10 +323,10 @@ def _launches(sweep: Sweep, site: Site) -> tuple[tuple[RunFile, ...], tuple[str,
         for setting in (BASELINE, *_settings(sweep, collective)):
             reason = why_left_out(setting, site, is_named=bool(sweep.settings))
             if reason is None:
-                made.append(_launch_of(sweep, site, collective, setting))
+                launches.append(_launch_of(sweep, site, collective, setting))
             else:
                 left_out.append(f"{collective.value} {setting}: {reason}")
-    return tuple(made), tuple(left_out)
+    return tuple(launches), tuple(left_out)
 
 
 def _settings(sweep: Sweep, collective: Collective) -> tuple[Setting, ...]:
@@ -344,7 +347,7 @@ def why_left_out(setting: Setting, site: Site, *, is_named: bool) -> str | None:
         site: where.
         is_named: the user asked for it.
     """
-    if not is_gated(site):
+    if not site.is_gated:
         return None
     is_forced = site.has_patched_library and TREE_SIMPLE_FORCED in site.environment
     is_tree = (setting.algorithm, setting.protocol) == (Algorithm.TREE, Protocol.SIMPLE)
@@ -363,12 +366,6 @@ def why_left_out(setting: Setting, site: Site, *, is_named: bool) -> str | None:
     return None
 
 
-def is_gated(site: Site) -> bool:
-    """Whether the library there leaves LL128, and Tree with Simple, out by itself."""
-    arch = site.fingerprint.arch or ""
-    return arch.startswith(_GATED) and site.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
-
-
 def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Setting) -> RunFile:
     call = BenchmarkCall(
         collective=collective,
@@ -382,10 +379,10 @@ def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Settin
         iterations=sweep.iterations,
         warmup=sweep.warmup,
     )
-    told = dict(overrides.switches(setting))
+    switches = dict(overrides.switches(setting))
     if site.node is not None:
         # Noise depends on what is measured.
-        told["RCCLTUNE_SIM_LAUNCH"] = f"{collective.value} {setting}" + " graph" * call.graph
+        switches["RCCLTUNE_SIM_LAUNCH"] = f"{collective.value} {setting}" + " graph" * call.graph
     return RunFile(
         process="",
         plugin=False,
@@ -396,7 +393,7 @@ def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Settin
         library_version=site.library,
         runtime=None,
         argv=rccl_tests.command(site, call),
-        added=tuple(sorted({**dict(site.environment), **told}.items())),
+        added=tuple(sorted({**dict(site.environment), **switches}.items())),
         started="",
         stated=rccl_tests.stated_of(site, collective, setting),
     )
@@ -427,7 +424,7 @@ def measure_with_rccl_tests(
         end_leftovers(folder, reporter)
         _compare_hosts(prepared, reporter, force=force)
         # Read again: another rccltune may have gone on with it before we held it.
-        prepared.runs[:] = _launched(folder)
+        prepared.runs[:] = _read_launches(folder)
         try:
             is_over = _launch_rest(prepared, reporter)
         finally:
@@ -438,7 +435,7 @@ def measure_with_rccl_tests(
         runner=defaults.RUNNER,
         n_starts=len(prepared.runs),
         n_samples=int((samples["unusable"] == "").sum()),
-        aside=prepared.excluded,
+        excluded=prepared.excluded,
         remarks=tuple(unattributed(samples)),
         is_over=is_over,
         seconds=prepared.spent_s,
@@ -454,12 +451,12 @@ def _compare_hosts(prepared: PreparedRcclTests, reporter: Reporter, *, force: bo
         MachineError: hosts differ, or ranks do not start on all of them.
         SessionError: a host does not see the session.
     """
-    site, asked = prepared.site, prepared.request
+    site, request = prepared.site, prepared.request
     if len(site.hosts) < 2:
         return
-    asked = replace(asked, runner=PERF, librccl=site.library_file or asked.librccl)
+    request = replace(request, runner=PERF, librccl=site.library_file or request.librccl)
     try:
-        ground = find_instrument(asked, prepared.folder, prepared.timeout_s).ground
+        ground = find_instrument(request, prepared.folder, prepared.timeout_s).ground
     except (CommandLineError, MachineError) as error:
         reporter.say(f"The hosts are not compared: {error.message}")
         return
@@ -472,14 +469,14 @@ def _compare_hosts(prepared: PreparedRcclTests, reporter: Reporter, *, force: bo
         site=os.environ,
         with_plugin=False,
         largest=1,
-        heard=comparison.hear,
+        check=comparison.check,
     ) as ranks:
         ranks.make({plan.Label(_HOSTS, 0): []})
-        made = ranks.end()
-    if made.ended is not None and not comparison.said:
-        if made.ended.exit_code not in failures.UNFIT:
-            failures.raise_if_hopeless(made)
-        reporter.say(f"The hosts are not compared: {made.ended.words}")
+        run = ranks.end()
+    if run.ended is not None and not comparison.sentence:
+        if run.ended.exit_code not in failures.UNFIT:
+            failures.raise_if_hopeless(run)
+        reporter.say(f"The hosts are not compared: {run.ended.words}")
 
 
 def _launch_rest(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
@@ -493,14 +490,14 @@ def _launch_rest(prepared: PreparedRcclTests, reporter: Reporter) -> bool:
         reporter.progress(
             Progress(what=what_of(one), done=total - len(left), of=total, left_s=left_s)
         )
-        made, end, notices = _make(prepared, one)
-        prepared.runs.append(made)
+        run, end, notices = _make(prepared, one)
+        prepared.runs.append(run)
         if end.failure is None:
             n_failed = 0
             for notice in notices:
                 reporter.say(f"{what_of(one)}: {notice.message}")
             continue
-        where = f"{made.folder}/"
+        where = f"{run.folder}/"
         if _is_baseline(one):
             raise LaunchError(
                 f"{what_of(one)}, with nothing forced: {end.words}",
@@ -532,16 +529,16 @@ def _make(prepared: PreparedRcclTests, planned: RunFile) -> tuple[Run, EndFile, 
     """
     site = prepared.site
     name = runs.next_name(prepared.folder)
-    own = store.folder_named(prepared.folder, name).resolve()
+    folder = store.folder_named(prepared.folder, name).resolve()
     started = datetime.now(tz=timezone.utc).isoformat(timespec="seconds")
     one = replace(planned, process=name, started=started)
-    files.write_atomically(own / runs.RUN_FILE, store.dump_json(one))
-    done = rccl_tests.launch(
+    files.write_atomically(folder / runs.RUN_FILE, store.dump_json(one))
+    result = rccl_tests.launch(
         prepared.where,
         one.argv,
-        own,
+        folder,
         one.stated or StatedFacts(),
-        added=_added(one, own),
+        added=_added(one, folder),
         as_it_is=_is_baseline(one),
         timeout_s=prepared.timeout_s or rccl_tests.limit_s(prepared.seconds),
     )
@@ -552,23 +549,23 @@ def _make(prepared: PreparedRcclTests, planned: RunFile) -> tuple[Run, EndFile, 
             f"the machine changed during a launch: {'; '.join(changes)}",
             hint="measure it anew into another session (-o); what was measured before is kept.",
         )
-    if elsewhere := misplaced(own / store.RAW_LOG, site.seating.gpus):
+    if elsewhere := misplaced(folder / store.RAW_LOG, site.seating.gpus):
         raise MachineError(
             f"the ranks did not run where the placement puts them: {elsewhere}",
-            where=str(own / store.RAW_LOG),
+            where=str(folder / store.RAW_LOG),
             hint="something between rccltune and the benchmark chooses devices: a wrapper script, "
             "the scheduler's binding, or a device list of its own on the host.",
         )
-    end = _end_of(one, done)
-    files.write_atomically(own / runs.END_FILE, store.dump_json(end))
-    return runs.read_run(own), end, done.notices
+    end = _end_of(one, result)
+    files.write_atomically(folder / runs.END_FILE, store.dump_json(end))
+    return runs.read_run(folder), end, result.notices
 
 
 def _is_baseline(one: RunFile) -> bool:
     return called_by(one)[1] == BASELINE
 
 
-def _added(one: RunFile, own: Path) -> list[tuple[str, str]]:
+def _added(one: RunFile, folder: Path) -> list[tuple[str, str]]:
     """Variables of a launch; a baseline's let the library say which tuner the site uses.
 
     What the library says goes into files of its own: between the parts of a row it spoils the row.
@@ -576,23 +573,23 @@ def _added(one: RunFile, own: Path) -> list[tuple[str, str]]:
     named = {*os.environ, *dict(one.added)}
     is_quiet = not any(name.startswith("NCCL_DEBUG") for name in named)
     tells = _TELL_TUNER if _is_baseline(one) and is_quiet else ()
-    apart = () if "NCCL_DEBUG_FILE" in named else (("NCCL_DEBUG_FILE", f"{own}/nccl-%h-%p.log"),)
-    return [*one.added, *tells, *apart]
+    file = () if "NCCL_DEBUG_FILE" in named else (("NCCL_DEBUG_FILE", f"{folder}/nccl-%h-%p.log"),)
+    return [*one.added, *tells, *file]
 
 
-def _end_of(one: RunFile, done: BenchmarkResult) -> EndFile:
+def _end_of(one: RunFile, result: BenchmarkResult) -> EndFile:
     """How a launch ended, and the setting that is to blame where it failed."""
     collective, setting = called_by(one)
-    is_to_blame = done.failure is not None and setting.role is Role.FORCED
+    is_to_blame = result.failure is not None and setting.role is Role.FORCED
     return EndFile(
-        exit_code=done.exit_code,
-        signal=done.signal,
-        duration_s=round(done.seconds, 3),
-        failure=done.failure,
+        exit_code=result.exit_code,
+        signal=result.signal,
+        duration_s=round(result.seconds, 3),
+        failure=result.failure,
         collective=collective,
         setting=setting if is_to_blame else None,
-        words=done.words or "",
-        library_version=done.library,
+        words=result.words or "",
+        library_version=result.library,
     )
 
 

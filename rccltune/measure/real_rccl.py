@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Mapping
@@ -14,9 +15,11 @@ from rccltune.machine.installed_software import find_named_library, hash_file, r
 from rccltune.model.errors import MachineError
 from rccltune.model.text import join_lines
 from rccltune.simulate.compiled import timeless
+from rccltune.simulate.node import SimulatedNode
 from rccltune.simulate.sources import load_node, node_path
 
 REAL: Final = "real"
+_MEMINFO: Final = Path("/proc/meminfo")
 _INSIDE: Final = "*/usr/lib/x86_64-linux-gnu/librccl.so.1"
 # With 64 ranks on 2 cores: 6.7 GB in 64 processes (the sum of their peaks), up to 6.2 GB in one.
 # It grows with pairs of ranks of a host: each keeps what all others told it of the machine.
@@ -72,7 +75,7 @@ def real_words(library: Path) -> tuple[str, str]:
 
 
 def check_real_memory(
-    n_ranks: int, n_hosts: int = 1, *, one_process: bool, free_mib: int | None
+    n_ranks: int, n_hosts: int = 1, *, one_process: bool, meminfo: Path = _MEMINFO
 ) -> None:
     """Stop where the real library needs more memory than is free.
 
@@ -80,27 +83,34 @@ def check_real_memory(
         n_ranks: of the launch.
         n_hosts: that are played; all are on this machine.
         one_process: whether they are threads of one process.
-        free_mib: of this machine, None where that is not known.
+        meminfo: says how much memory this machine has free; without that nothing is checked.
 
     Raises:
         MachineError: there is too little.
     """
-    wanted = _MIB_A_PAIR[one_process] * n_ranks**2 / n_hosts + 100
-    if free_mib is None or free_mib >= wanted:
+    need_mib = _MIB_A_PAIR[one_process] * n_ranks**2 / n_hosts + 100
+    free = re.search(r"^MemAvailable: *(\d+)", meminfo.read_text(encoding="utf-8"), re.MULTILINE)
+    free_mib = int(free[1]) / 1024 if free is not None else math.inf
+    if free_mib >= need_mib:
         return
     raise MachineError(
-        f"{n_ranks} ranks of the real library take about {wanted / 1024:.1f} GiB, and "
+        f"{n_ranks} ranks of the real library take about {need_mib / 1024:.1f} GiB, and "
         f"{free_mib / 1024:.1f} GiB are free",
         hint="say fewer ranks (--np), or leave --librccl out.",
     )
 
 
-def free_mib(meminfo: str) -> int | None:
-    """MemAvailable of /proc/meminfo, None where it has none."""
-    for line in meminfo.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) // 1024
-    return None
+def check_node(node: SimulatedNode) -> None:
+    """Stop where the node plays a library of its own.
+
+    Raises:
+        MachineError: it does.
+    """
+    if node.library == "rcclx":
+        raise MachineError(
+            "the real library runs on simulated nodes with AMD's RCCL alone",
+            hint="simulate such a node, or leave --librccl out.",
+        )
 
 
 def real_start_s(n_ranks: int, *, one_process: bool) -> float:

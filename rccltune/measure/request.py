@@ -16,7 +16,7 @@ from rccltune.measure.sweep_schema import PERF, PRESETS, SweepOptions, flag
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, InputFileError, SessionError, reason_of
 from rccltune.model.measurement import Sweep
-from rccltune.model.vocabulary import Collective, RankPlacement
+from rccltune.model.vocabulary import RankPlacement
 from rccltune.session import store
 from rccltune.session.store import SWEEP_FILE
 from rccltune.simulate.sources import shipped_nodes
@@ -55,8 +55,8 @@ class Request:
     timing: str = defaults.TIMING
 
 
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a command line that were given; click has None and () for the others."""
+def named_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a command line that say something; click has None and () for the others."""
     return {name: value for name, value in values.items() if value not in (None, (), {})}
 
 
@@ -74,39 +74,38 @@ def merge_request(
         InputFileError: mistakes in the file, all at once.
         CommandLineError: options that do not fit together.
     """
-    return _merged(_over({} if path is None else _read(path), given(options)), runner)
+    values = {} if path is None else _read_file(path)
+    return _make_request(_merge(values, named_options(options)), runner)
 
 
-def _over(under: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Options with others that win over them; of the environment each variable by itself."""
-    env = {**under.get("env", {}), **said.get("env", {})}
-    return {**under, **said} | ({"env": env} if env else {})
+    env = {**under.get("env", {}), **over.get("env", {})}
+    return {**under, **over} | ({"env": env} if env else {})
 
 
-def _merged(said: Mapping[str, Any], runner: str) -> Request:
-    """What was said, by file and options, as a request."""
-    said = {"runner": runner, **_over(PRESETS.get(said.get("preset", ""), {}), said)}
-    named_sizes = any(name in said for name in ("max_bytes", "sizes", "workload"))
-    # Its values were held to it where they were read.
-    asked = SweepOptions.model_construct(**said)
-    sweep = sweep_file.sweep_of(asked)
-    _check(sweep)
-    _check_sizes(said)
-    _check_runner(said)
+def _make_request(values: Mapping[str, Any], runner: str) -> Request:
+    """Values of file and options as a request."""
+    values = {"runner": runner, **_merge(PRESETS.get(values.get("preset", ""), {}), values)}
+    # Each was held to its field where it was read.
+    options = SweepOptions.model_construct(**values)
+    sweep = sweep_file.sweep_of(options)
+    _check_sizes(values, sweep)
+    _check_runner(values)
     return Request(
         sweep=sweep,
-        site=_site(asked),
-        timeout_s=asked.timeout,
-        budget_s=asked.budget,
-        workload=asked.workload,
-        named_collectives=bool(asked.collective),
-        named_sizes=named_sizes,
-        communicators=asked.communicators,
-        timing=asked.timing,
+        site=_site_request(options),
+        timeout_s=options.timeout,
+        budget_s=options.budget,
+        workload=options.workload,
+        named_collectives=bool(options.collective),
+        named_sizes=any(name in values for name in ("max_bytes", "sizes", "workload")),
+        communicators=options.communicators,
+        timing=options.timing,
     )
 
 
-def _site(options: SweepOptions) -> SiteRequest:
+def _site_request(options: SweepOptions) -> SiteRequest:
     placement = options.rank_placement
     return SiteRequest(
         mode=options.mode,
@@ -201,10 +200,10 @@ def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
     """
     path = folder / SWEEP_FILE
     if not is_own_session(folder):
-        followed = ORDERS - set(given(options))
+        followed = ORDERS - set(named_options(options))
         orders = {
             name: value
-            for name, value in _read(path).items()
+            for name, value in _read_file(path).items()
             if name in followed and not _is_harmless(name, value, folder)
         }
         if orders:
@@ -215,7 +214,7 @@ def session_request(folder: Path, options: Mapping[str, Any]) -> Request:
                 hint=f"take {', '.join(orders)} out of your copy of that file, and what is found "
                 "here is used; or say what to use, where this verb has the option.",
             )
-    return _merged(_over(_read(path), given(options)), defaults.RUNNER)
+    return _make_request(_merge(_read_file(path), named_options(options)), defaults.RUNNER)
 
 
 def _is_harmless(name: str, value: object, folder: Path) -> bool:
@@ -229,27 +228,28 @@ def _is_harmless(name: str, value: object, folder: Path) -> bool:
 
 
 def _listed(orders: Mapping[str, Any]) -> str:
-    said = []
+    parts = []
     for name, value in orders.items():
         words = [f"{n}={v}" for n, v in value.items()] if name == "env" else [str(value)]
-        said.append(f"{name}: {' '.join(words)}")
-    return "; ".join(said)
+        parts.append(f"{name}: {' '.join(words)}")
+    return "; ".join(parts)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(
             f"the sweep file cannot be read: {reason_of(error)}", where=str(path)
         ) from error
-    said = sweep_file.read_sweep_file(text, str(path))
-    if said.get("simulate") == store.NODE_FILE:
-        said["simulate"] = str(path.parent / store.NODE_FILE)
-    return said
+    values = sweep_file.read_sweep_file(text, str(path))
+    if values.get("simulate") == store.NODE_FILE:
+        values["simulate"] = str(path.parent / store.NODE_FILE)
+    return values
 
 
-def _check(sweep: Sweep) -> None:
+def _check_sizes(values: Mapping[str, Any], sweep: Sweep) -> None:
+    """Stop where a range is empty, beside a workload that says the sizes, or types are several."""
     if sweep.max_nbytes < sweep.min_nbytes:
         raise CommandLineError(
             f"--max-bytes {sweep.max_nbytes} is below --min-bytes {sweep.min_nbytes}"
@@ -259,32 +259,25 @@ def _check(sweep: Sweep) -> None:
             "one data type at a time can be measured",
             hint="sweep each type into a session of its own.",
         )
-    for collective in sweep.collectives:
-        if not isinstance(collective, Collective):
-            raise CommandLineError(f"'{collective}' is no collective")
-
-
-def _check_sizes(said: Mapping[str, Any]) -> None:
-    """A workload says the sizes, and a range would say others."""
-    ranged = [name for name in ("min_bytes", "max_bytes", "factor") if said.get(name)]
-    if said.get("workload") and ranged:
+    ranged = [name for name in ("min_bytes", "max_bytes", "factor") if values.get(name)]
+    if values.get("workload") and ranged:
         raise CommandLineError(
             f"--workload says which sizes to measure, and so does {flag(ranged[0])}",
             hint="say one of the two.",
         )
 
 
-def _check_runner(said: Mapping[str, Any]) -> None:
+def _check_runner(values: Mapping[str, Any]) -> None:
     """What a runner has not, and what it alone has."""
-    runner = said["runner"]
-    flags = [flag(name) for name in OF_PERF if runner != PERF and said.get(name)]
-    if runner != PERF and str(said.get("librccl")) == "torch":
+    runner = values["runner"]
+    flags = [flag(name) for name in OF_PERF if runner != PERF and values.get(name)]
+    if runner != PERF and str(values.get("librccl")) == "torch":
         raise CommandLineError(
             "rccl-tests take a library by its file, and 'torch' is none",
             hint="name it, --librccl …/librccl.so; sweep --librccl torch says where it is.",
         )
-    if runner != PERF and said.get("launcher") in ("torchrun", "local"):
-        flags.append(f"--launcher {said['launcher']}")
+    if runner != PERF and values.get("launcher") in ("torchrun", "local"):
+        flags.append(f"--launcher {values['launcher']}")
     if flags:
         raise CommandLineError(
             f"{flags[0]} is rccltune-perf's", hint=f"say --runner {PERF} with it."

@@ -40,7 +40,7 @@ from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import TREE_SIMPLE_FORCED, Mode, Scale
-from rccltune.model.vocabulary import Collective, RankPlacement
+from rccltune.model.vocabulary import TREE_SIMPLE_NEEDS_NODES, Collective, RankPlacement
 from rccltune.session.files import sha256_of
 from rccltune.simulate import compiled, sources
 from rccltune.simulate.node import SimulatedNode
@@ -49,6 +49,8 @@ from rccltune.simulate.node import SimulatedNode
 TREE_SIMPLE_SWITCH: Final = TREE_SIMPLE_FORCED[0].encode()
 # RCCLX prints RCCL's number; this variable is its own (torchcomms, comms/rcclx).
 RCCLX_SWITCH: Final = b"RCCL_LOW_PRECISION_ENABLE"
+# GPUs whose RCCL leaves LL128 and Tree with Simple out on one node.
+_GATED: Final = ("gfx94", "gfx95")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,12 @@ class Site:
     is_rcclx: bool | None = None
 
     @property
+    def is_gated(self) -> bool:
+        """Whether the library here leaves LL128, and Tree with Simple, out by itself."""
+        arch = self.fingerprint.arch or ""
+        return arch.startswith(_GATED) and self.scale.n_nodes < TREE_SIMPLE_NEEDS_NODES
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """What a launch starts: every benchmark."""
         return tuple(sorted({Path(program) for program in self.programs.values()}))
@@ -134,15 +142,15 @@ def find_site(request: SiteRequest) -> Site:
         MachineError: no benchmark, no launcher, or a simulated benchmark given as a real one.
         CommandLineError: what was said does not fit together.
     """
-    found = _simulated(request) if request.simulate else _real(request)
-    said = overwritten.remark(found.library, found.scale, found.fingerprint.arch)
-    return found if said is None else replace(found, remarks=(*found.remarks, said))
+    site = _simulated(request) if request.simulate else _real(request)
+    remark = overwritten.remark(site.library, site.scale, site.fingerprint.arch)
+    return site if remark is None else replace(site, remarks=(*site.remarks, remark))
 
 
 def _real(request: SiteRequest) -> Site:
     system = system_here()
     try:
-        bench = benchmarks.bench_of(request.rccl_tests)
+        bench = benchmarks.find_benchmarks(request.rccl_tests)
     except MachineError as error:
         if detection.add_nvidia(system, os.environ).has_no_gpu:
             shown = (
@@ -154,7 +162,7 @@ def _real(request: SiteRequest) -> Site:
     check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
     there = detection.add_nvidia(system, os.environ)
-    seating = place_ranks(request.placement, request.n_ranks, there, seen_by(request))
+    seating = place_ranks(request.placement, request.n_ranks, there, variables_of(request))
     n_started = seating.n_started
     library = (
         None if request.librccl is None else installed_software.find_named_library(request.librccl)
@@ -162,13 +170,13 @@ def _real(request: SiteRequest) -> Site:
     launcher = launcher_of(request.launcher, bench.linked)
     seating, hosts = over_hosts(request, launcher, seating, len(there.gpus))
     if not hosts:
-        check_visible_devices(n_started, there, seen_by(request))
-    added = (*benchmarks.loads(library), *request.added, *seating.environment)
+        check_visible_devices(n_started, there, variables_of(request))
+    added = (*benchmarks.variables_to_load(library), *request.added, *seating.environment)
     environment = tuple({**dict(launcher.environment), **dict(added)}.items())
     binding = binding_of(launcher, n_started, hostfile=request.hostfile, added=environment)
     known = detection.make_fingerprint(there)
     hidden = hidden_here(system)
-    loaded = benchmarks.loaded(bench.linked, library, environment)
+    loaded = benchmarks.find_loaded(bench.linked, library, environment)
     version = installed_software.read_version(loaded) if loaded is not None else None
     return Site(
         programs=bench.programs,
@@ -220,7 +228,7 @@ def changes_since(
     )
 
 
-def seen_by(request: SiteRequest) -> dict[str, str]:
+def variables_of(request: SiteRequest) -> dict[str, str]:
     """The site's environment with --env, before devices are chosen."""
     return dict(os.environ) | dict(request.added)
 
@@ -305,7 +313,9 @@ def _simulated(request: SiteRequest) -> Site:
         library=f"RCCL {release_played(request, node)}",
         is_rcclx=node.library == "rcclx",
     )
-    return played if request.librccl is None else over_real(played, request.librccl, one_process)
+    if request.librccl is None:
+        return played
+    return over_real(played, node, request.librccl, one_process=one_process)
 
 
 def simulated_node(request: SiteRequest) -> tuple[SimulatedNode, Mode]:
@@ -330,8 +340,8 @@ def simulated_seating(request: SiteRequest, node: SimulatedNode) -> RankDevices:
     system = make_simulated_system(node)
     check_devices(request.n_ranks or node.ranks, node.ranks)
     if node.nodes == 1:
-        return place_ranks(request.placement, request.n_ranks, system, seen_by(request))
-    whole = place_ranks(None, request.n_ranks or node.ranks, system, seen_by(request))
+        return place_ranks(request.placement, request.n_ranks, system, variables_of(request))
+    whole = place_ranks(None, request.n_ranks or node.ranks, system, variables_of(request))
     if whole.n_started < node.ranks and request.placement in (None, RankPlacement.NODE):
         return whole
     return place_over_hosts(request.placement, whole, node.nodes, len(system.gpus))

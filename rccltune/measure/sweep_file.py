@@ -43,14 +43,14 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
     Raises:
         InputFileError: every mistake, one a line, each with line and column.
     """
-    read = yamlfile.read(
+    file = yamlfile.read(
         SweepOptions,
         text,
         name,
         "see docs/measuring.md.",
         rename=lambda key: key.replace("-", "_"),
     )
-    return {key: getattr(read.value, key) for key in read.keys if key in SweepOptions.model_fields}
+    return {key: getattr(file.value, key) for key in file.keys if key in SweepOptions.model_fields}
 
 
 def sweep_of(options: SweepOptions) -> Sweep:
@@ -94,7 +94,7 @@ def options_of(sweep: Sweep) -> dict[str, Any]:
         "seed": sweep.seed,
         "same_bits": sweep.same_bits,
         "channels": sweep.counts,
-        "sizes": tuple((one, nbytes) for one, found in sweep.wanted for nbytes in found),
+        "sizes": tuple((one, nbytes) for one, sizes in sweep.wanted for nbytes in sizes),
     }
 
 
@@ -110,8 +110,8 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
 
     # What is unsaid of where leaves what the sweep knows: how many of the first devices.
     where = {name: value for name, value in (site or {}).items() if value is not None}
-    said = options_in_words({**options_of(sweep), **where})
-    text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    words = options_in_words({**options_of(sweep), **where})
+    text: str = yaml.safe_dump(words, sort_keys=False, allow_unicode=True)
     return text
 
 
@@ -132,18 +132,18 @@ def _sizes_by_collective(
     sizes: tuple[tuple[Collective, int], ...],
 ) -> tuple[tuple[Collective, tuple[int, ...]], ...]:
     """Sizes by collective, rising."""
-    found: dict[Collective, set[int]] = {}
+    by_collective: dict[Collective, set[int]] = {}
     for collective, nbytes in sizes:
-        found.setdefault(collective, set()).add(nbytes)
-    return tuple((collective, tuple(sorted(own))) for collective, own in found.items())
+        by_collective.setdefault(collective, set()).add(nbytes)
+    return tuple((collective, tuple(sorted(some))) for collective, some in by_collective.items())
 
 
 def options_in_words(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options as a session's sweep.yaml has them, without those that say nothing."""
-    said = {
+    names = {
         name
         for name, value in values.items()
         if value not in (None, (), {}) and (name in _PINNED or value != default_of(name))
     }
-    plain = SweepOptions.model_construct(**values).model_dump(mode="json", include=said)
-    return {name: plain[name] for name in values if name in said}
+    plain = SweepOptions.model_construct(**values).model_dump(mode="json", include=names)
+    return {name: plain[name] for name in values if name in names}

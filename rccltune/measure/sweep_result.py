@@ -34,7 +34,7 @@ class SweepResult:
     Attributes:
         runner: ``perf`` or ``rccl-tests``.
         n_starts: of all ranks: runs of the rank program, or launches that ended well.
-        aside: settings that are measured no more, each with the reason.
+        excluded: settings that are measured no more, each with the reason.
         not_offered: settings that the library lets be chosen nowhere, in words.
         remarks: what else of the times should be known.
         tuner: which one the library uses by itself on this site, as its log says: ``none``,
@@ -47,7 +47,7 @@ class SweepResult:
     runner: str
     n_starts: int
     n_samples: int
-    aside: tuple[ExcludedSetting, ...]
+    excluded: tuple[ExcludedSetting, ...]
     remarks: tuple[str, ...]
     is_over: bool
     seconds: float
@@ -65,7 +65,7 @@ class SweepResult:
             "tuner_of_baseline": self.tuner,
             "runs": self.n_starts,
             "samples": self.n_samples,
-            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.aside],
+            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.excluded],
             "not_offered": self.not_offered,
             "remarks": self.remarks,
             "budget_spent": self.is_over,
@@ -92,16 +92,17 @@ def begin_sweep(
         keys: further keys of sweep.yaml; those without a value are left out.
         command: as typed.
     """
-    made = Session(
-        path=folder,
-        command=command,
-        tool=f"rccltune {__version__}",
-        fingerprint=site.fingerprint,
-        setup=setup,
-    )
     if (folder / store.HEADER).exists():
-        made = replace(store.open_session(folder), setup=setup)
-    store.write_header(made)
+        header = replace(store.open_session(folder), setup=setup)
+    else:
+        header = Session(
+            path=folder,
+            command=command,
+            tool=f"rccltune {__version__}",
+            fingerprint=site.fingerprint,
+            setup=setup,
+        )
+    store.write_header(header)
     files.write_atomically(folder / store.SWEEP_FILE, sweep_file.dump_sweep(sweep, keys))
     remember_session(folder)
     if site.node is not None:
@@ -124,11 +125,11 @@ def unattributed(samples: pd.DataFrame) -> Iterator[str]:
     """Sentences about times that are no setting's own: where, and why."""
     for reason in _OTHERS:
         timed = samples[samples["unusable"] == reason.value]
-        for collective, own in timed.groupby("collective", observed=True, sort=False):
-            sizes = format_span(int(own["nbytes"].min()), int(own["nbytes"].max()))
-            settings = sorted(set(own["setting"]))
+        for collective, group in timed.groupby("collective", observed=True, sort=False):
+            sizes = format_span(int(group["nbytes"].min()), int(group["nbytes"].max()))
+            settings = sorted(set(group["setting"]))
             named = ", ".join(settings) if len(settings) <= _SHOWN else f"{len(settings)} settings"
             yield (
-                f"{collective}, {sizes}: {reason.meaning}, so {len(own)} times of {named} are no "
+                f"{collective}, {sizes}: {reason.meaning}, so {len(group)} times of {named} are no "
                 "setting's own"
             )

@@ -48,8 +48,8 @@ class SizesToMeasure:
 def nearest(collective: Collective, n_ranks: int, nbytes: int) -> int | None:
     """The nearest size that can be called with; None where none is near."""
     unit = grain(collective, n_ranks)
-    found = max(1, round(nbytes / unit)) * unit
-    return found if abs(found - nbytes) <= NEAR * nbytes else None
+    size = max(1, round(nbytes / unit)) * unit
+    return size if abs(size - nbytes) <= NEAR * nbytes else None
 
 
 def sizes_to_measure(
@@ -71,14 +71,14 @@ def sizes_to_measure(
     for nbytes, at in measured.items():
         if at is not None:
             weights[at] = weights.get(at, 0) + calls[nbytes] * (nbytes + _LATENCY_NBYTES)
-    kept = sorted(weights, key=lambda n: (-weights[n], n))[:most]
+    heaviest = sorted(weights, key=lambda n: (-weights[n], n))[:most]
     return SizesToMeasure(
         collective=collective,
         calls=calls,
-        sizes=tuple(sorted(kept)),
-        moved=tuple(sorted(n for n, at in measured.items() if at in kept and at != n)),
+        sizes=tuple(sorted(heaviest)),
+        moved=tuple(sorted(n for n, at in measured.items() if at in heaviest and at != n)),
         uncallable={n: calls[n] for n in sorted(calls) if measured[n] is None},
-        beyond={n: calls[n] for n in sorted(calls) if measured[n] not in (None, *kept)},
+        beyond={n: calls[n] for n in sorted(calls) if measured[n] not in (None, *heaviest)},
     )
 
 
@@ -99,33 +99,32 @@ def with_sizes(
     Raises:
         CommandLineError: no call of this scale, or of these collectives, that can be measured.
     """
-    whole = read_workload(path)
-    found = [
+    workload = read_workload(path)
+    every = [
         sizes_to_measure(collective, calls, scale.n_ranks)
-        for collective, calls in _calls_at(whole, scale).items()
+        for collective, calls in _calls_at(workload, scale).items()
     ]
-    kept = [one for one in found if not named_collectives or one.collective in sweep.collectives]
-    said = (*whole.cuts, *_left_out(whole, scale, found, kept))
-    wanted = tuple((one.collective, one.sizes) for one in kept if one.sizes)
-    if not wanted:
-        others = ", ".join(str(one) for one in whole.scales) or "none"
+    chosen = [one for one in every if not named_collectives or one.collective in sweep.collectives]
+    remarks = (*workload.cuts, *_left_out(workload, scale, every, chosen))
+    sizes = tuple((one.collective, one.sizes) for one in chosen if one.sizes)
+    if not sizes:
+        others = ", ".join(str(one) for one in workload.scales) or "none"
         none = f"the workload has no call of these collectives at {scale} that can be measured"
         raise CommandLineError(
-            join_lines([none, *(f"  {line}" for line in said)]),
+            join_lines([none, *(f"  {line}" for line in remarks)]),
             where=str(path),
             hint=f"its communicators are of {others}; choose one with --np.",
         )
-    every = [nbytes for _, sizes in wanted for nbytes in sizes]
-    made = replace(
+    changed = replace(
         sweep,
-        collectives=tuple(collective for collective, _ in wanted),
-        wanted=wanted,
-        min_nbytes=min(every),
-        max_nbytes=max(every),
+        collectives=tuple(collective for collective, _ in sizes),
+        wanted=sizes,
+        min_nbytes=min(some[0] for _, some in sizes),
+        max_nbytes=max(some[-1] for _, some in sizes),
         factor=2,
         step_nbytes=None,
     )
-    return made, said
+    return changed, remarks
 
 
 def _calls_at(whole: Workload, scale: Scale) -> dict[Collective, dict[int, int]]:
@@ -133,39 +132,39 @@ def _calls_at(whole: Workload, scale: Scale) -> dict[Collective, dict[int, int]]
     calls: dict[Collective, dict[int, int]] = {}
     for count in whole.counts:
         if count.scale == scale:
-            own = calls.setdefault(count.collective, {})
-            own[count.nbytes] = own.get(count.nbytes, 0) + count.calls
+            by_size = calls.setdefault(count.collective, {})
+            by_size[count.nbytes] = by_size.get(count.nbytes, 0) + count.calls
     return calls
 
 
 def _left_out(
-    whole: Workload, scale: Scale, found: list[SizesToMeasure], kept: list[SizesToMeasure]
+    whole: Workload, scale: Scale, every: list[SizesToMeasure], chosen: list[SizesToMeasure]
 ) -> Iterator[str]:
     """One line of what is not measured and how much that is, one of what is elsewhere."""
-    told = [
+    parts = [
         f"{other}: {_share(list(_calls_at(whole, other).values()), whole)}"
         for other in whole.scales
         if other != scale
     ]
-    for one in found:
+    for one in every:
         name = one.collective.value
-        if one not in kept:
-            told.append(f"{name}, which was not asked for: {_share([one.calls], whole)}")
+        if one not in chosen:
+            parts.append(f"{name}, which was not asked for: {_share([one.calls], whole)}")
             continue
         if one.uncallable:
-            told.append(
+            parts.append(
                 f"{name} at {_listed(tuple(one.uncallable))}, near which the benchmark has no size "
                 f"(it has multiples of {format_size(grain(one.collective, scale.n_ranks))}): "
                 f"{_share([one.uncallable], whole)}"
             )
         if one.beyond:
-            told.append(
+            parts.append(
                 f"the {len(one.beyond)} lightest sizes of {name}, beyond {MOST_SIZES}: "
                 f"{_share([one.beyond], whole)}"
             )
-    if told:
-        yield f"Left out of the workload: {'; '.join(told)}"
-    n_moved = sum(len(one.moved) for one in kept)
+    if parts:
+        yield f"Left out of the workload: {'; '.join(parts)}"
+    n_moved = sum(len(one.moved) for one in chosen)
     if n_moved:
         sizes = (
             "1 size of the workload is" if n_moved == 1 else f"{n_moved} sizes of the workload are"

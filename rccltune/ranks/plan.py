@@ -19,7 +19,7 @@ FIRST_WORDS: Final = "plan 2"
 # of a rule file, probes of the order in which settings add.
 FIRST: Final = "first"
 SECOND: Final = "second"
-ASKED: Final = "asked"
+QUESTIONS: Final = "asked"
 SITE: Final = "site"
 VERIFY: Final = "verify"
 ORDERS: Final = "orders"

@@ -114,7 +114,7 @@ class CommunicatorPairs:
         ground = self.instrument.ground
         measuring = OngoingSweep(
             ground=replace(ground, added=(*ground.added, *self.needs)),
-            wanted=SweepScope(sizes={}, placements=(), dtype="", op=""),
+            scope=SweepScope(sizes={}, placements=(), dtype="", op=""),
             session=self.session,
             reporter=self.reporter,
             site=dict(os.environ),
@@ -198,7 +198,7 @@ class CommunicatorPairs:
             self.site.scale.n_ranks, _communicator_s(self.table)
         )
         unit = pairs.unit(calls, n, digest, rules)
-        if calls.sizes and not measuring.left(unit):
+        if calls.sizes and not measuring.remaining(unit):
             self.reporter.say("Reused the measurement of these rules")
         measuring.complete(unit)
         table = measuring.table()

@@ -56,7 +56,7 @@ def is_better(
     digest = digest_of(content, [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
     calls = {
         call: setting
-        for call in measuring.wanted.calls()
+        for call in measuring.scope.calls()
         if call.collective.is_tunable
         and (setting := _setting_at(call, rules, there)) is not None
         and setting != _setting_at(call, mine, here)
@@ -67,7 +67,7 @@ def is_better(
             [
                 Step(plan.MEASURE, who, call, timing, plan.effort_of(call.nbytes))
                 for call, setting in calls.items()
-                for timing in measuring.wanted.timings(call.nbytes, captures=captured)[:1]
+                for timing in measuring.scope.timings(call.nbytes, captures=captured)[:1]
                 for who in (RULES if one == RULES else setting for one in TURNS[number % 2])
             ]
         )

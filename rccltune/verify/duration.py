@@ -16,7 +16,7 @@ _SETTING = Setting.parse("ring/simple")
 
 def expected_s(prepared: PreparedPerfSweep) -> float:
     """Seconds that it takes with rules for all sizes of each collective."""
-    wanted, scale = prepared.measuring.wanted, prepared.instrument.site.scale
+    wanted, scale = prepared.measuring.scope, prepared.instrument.site.scale
     sizes = []
     for collective, swept in wanted.sizes.items():
         if collective.is_tunable:

@@ -15,7 +15,6 @@ from sample_records import records
 from rccltune.cli import run
 from rccltune.measure.real_rccl import (
     check_real_memory,
-    free_mib,
     real_library,
     real_start_s,
 )
@@ -51,17 +50,22 @@ def test_nothing_fetched_says_how(
     assert not (here / "rccltune-session").exists()
 
 
-def test_memory_is_checked_before_anything_starts() -> None:
+def test_memory_is_checked_before_anything_starts(tmp_path: Path) -> None:
     """64 ranks took 6.7 GB in 64 processes and 6.2 GB in one (docs/simulated-nodes.md)."""
+    meminfo = tmp_path / "meminfo"
+
+    def check(n_ranks: int, n_hosts: int = 1, *, one_process: bool = False, mib: int) -> None:
+        meminfo.write_text(f"MemTotal: 4 kB\nMemAvailable:   {1024 * mib} kB\n")
+        check_real_memory(n_ranks, n_hosts, one_process=one_process, meminfo=meminfo)
+
     for one_process in (True, False):
-        check_real_memory(64, one_process=one_process, free_mib=7_200)
+        check(64, one_process=one_process, mib=7_200)
         with pytest.raises(MachineError, match="64 ranks"):
-            check_real_memory(64, one_process=one_process, free_mib=6_000)
-    check_real_memory(16, 2, one_process=False, free_mib=400)
-    check_real_memory(64, one_process=False, free_mib=None)
-    check_real_memory(8, one_process=False, free_mib=500)
-    assert free_mib("MemTotal: 4 kB\nMemAvailable:   2097152 kB\n") == 2048
-    assert free_mib("") is None
+            check(64, one_process=one_process, mib=6_000)
+    check(16, 2, mib=400)
+    check(8, mib=500)
+    meminfo.write_text("")
+    check_real_memory(64, one_process=False, meminfo=meminfo)
     assert real_start_s(64, one_process=True) < real_start_s(64, one_process=False)
 
 

@@ -15,7 +15,7 @@ from rccltune.measure.hosts import (
     AS_SET,
     Host,
     HostComparison,
-    differences,
+    find_differences,
     hosts_of,
     named_hosts,
     table_of,
@@ -107,7 +107,7 @@ def test_ranks_of_a_host_become_one() -> None:
 def test_what_the_libraries_read_is_compared(name: str, compared: bool) -> None:
     """Not what a launcher gives every rank for itself."""
     found = hosts_of([head("a", variables={name: "1"}), head("b", variables={name: "2"})])
-    assert list(differences(found, {})) == [name] * compared
+    assert list(find_differences(found, {})) == [name] * compared
 
 
 @given(st.permutations([str(number) for number in range(8)]))
@@ -118,7 +118,7 @@ def test_a_device_for_each_rank_is_alike_on_every_host(order: list[str]) -> None
         for host, devices in (("a", order), ("b", sorted(order)))
         for one in devices
     ]
-    assert differences(hosts_of(ranks), {}) == {}
+    assert find_differences(hosts_of(ranks), {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_devices_by_serial_number_count_only(one: str, other: str, alike: bool) 
         head(host, variables={"X_VISIBLE_DEVICES": seen, "HIP_VISIBLE_DEVICES": seen})
         for host, seen in (("a", one), ("b", other))
     ]
-    assert (differences(hosts_of(ranks), {}) == {}) is alike
+    assert (find_differences(hosts_of(ranks), {}) == {}) is alike
 
 
 # --- differences ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_a_changed_host_is_named_alone(
     alike = hosts(n, said)
     odd = data.draw(st.integers(0, n - 1))
     other = replace(alike[odd], facts=tuple((said | {what: value}).items()))
-    found = differences([*alike[:odd], other, *alike[odd + 1 :]], {})
+    found = find_differences([*alike[:odd], other, *alike[odd + 1 :]], {})
 
     assert list(found) == [what]
     most, alone = found[what]
@@ -156,7 +156,7 @@ def test_a_changed_host_is_named_alone(
 
 def test_a_rank_more_on_one_host_is_a_difference() -> None:
     """Nothing else need differ."""
-    found = differences([*hosts(2, {}), replace(hosts(1, {})[0], name="odd", n_ranks=7)], {})
+    found = find_differences([*hosts(2, {}), replace(hosts(1, {})[0], name="odd", n_ranks=7)], {})
     assert found == {"ranks": [("8", ("node001", "node002")), ("7", ("odd",))]}
 
 
@@ -166,19 +166,19 @@ def test_two_hosts_of_one_name_are_told_apart() -> None:
         head("gpu", {"mode": mode}, boot=boot)
         for mode, boot in (("x", "12345678-9"), ("y", "abcdefgh-i"))
     ]
-    found = differences(hosts_of(ranks), {})
+    found = find_differences(hosts_of(ranks), {})
     assert [who for _, who in found["mode"]] == [("gpu (12345678)",), ("gpu (abcdefgh)",)]
 
 
 def test_what_was_set_must_have_arrived() -> None:
     """Hosts that all lack a variable are alike, and wrong."""
     alike = hosts(2, {"NCCL_IB_HCA": "mlx5_0"})
-    assert differences(alike, {"NCCL_IB_HCA": "mlx5_0"}) == {}
-    assert differences(alike, {"NCCL_IB_HCA": "mlx5_0", "HSA_X": "1"}) == {
+    assert find_differences(alike, {"NCCL_IB_HCA": "mlx5_0"}) == {}
+    assert find_differences(alike, {"NCCL_IB_HCA": "mlx5_0", "HSA_X": "1"}) == {
         "HSA_X": [(None, ("node001", "node002")), ("1", (AS_SET,))]
     }
     # A launcher's own variables are not the libraries'.
-    assert differences(alike, {"PATH": "/x"}) == {}
+    assert find_differences(alike, {"PATH": "/x"}) == {}
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -193,13 +193,13 @@ def odd_one(n: int, odd: int) -> list[Host]:
 
 def test_two_hosts() -> None:
     """The value of each, with its name."""
-    table = table_of(differences(odd_one(2, 2), {}))
+    table = table_of(find_differences(odd_one(2, 2), {}))
     assert table == "  mode  cpx-nps4  node001\n        spx-nps1  node002"
 
 
 def test_two_hundred_hosts_need_no_more_lines() -> None:
     """One odd host among them is found at a look."""
-    one, other = table_of(differences(odd_one(200, 77), {})).splitlines()
+    one, other = table_of(find_differences(odd_one(200, 77), {})).splitlines()
     assert one == "  mode  cpx-nps4  node001, node002, node003, node004, … (199 hosts)"
     assert other == "        spx-nps1  node077"
 
@@ -207,7 +207,7 @@ def test_two_hundred_hosts_need_no_more_lines() -> None:
 def test_many_values_are_six_lines_and_one() -> None:
     """The last says how many more there are, and of whom."""
     made = [replace(one, facts=(("x", one.name),)) for one in hosts(9, {})]
-    assert table_of(differences(made, {})).splitlines()[-1] == (
+    assert table_of(find_differences(made, {})).splitlines()[-1] == (
         "     … 3 more values  node007, node008, node009"
     )
 
@@ -249,10 +249,10 @@ def said_of(made: HostComparison) -> list[str]:
 def test_alike_hosts_are_told_once_and_kept(tmp_path: Path) -> None:
     """When the first communicator is there, since a library reads files of its own until then."""
     made = comparison(tmp_path)
-    made.hear(ALIKE, {})
+    made.check(ALIKE, {})
     assert said_of(made) == []
     for _ in range(2):
-        made.hear([[*one, ROW] for one in ALIKE], {})
+        made.check([[*one, ROW] for one in ALIKE], {})
     assert said_of(made) == ["2 hosts are alike: a, b"]
     kept = json.loads((tmp_path / "hosts.json").read_text())["hosts"]
     assert [(one["name"], one["n_ranks"], one["facts"]) for one in kept] == [
@@ -264,7 +264,7 @@ def test_alike_hosts_are_told_once_and_kept(tmp_path: Path) -> None:
 def test_unlike_hosts_stop_it_before_there_is_a_communicator(tmp_path: Path) -> None:
     """With the table; hosts.json has them all the same."""
     with pytest.raises(MachineError, match="not alike") as caught:
-        comparison(tmp_path).hear(UNLIKE, {})
+        comparison(tmp_path).check(UNLIKE, {})
     assert str(caught.value).splitlines()[1:3] == ["  mode  x  a", "        y  b"]
     assert len(json.loads((tmp_path / "hosts.json").read_text())["hosts"]) == 2
 
@@ -272,15 +272,15 @@ def test_unlike_hosts_stop_it_before_there_is_a_communicator(tmp_path: Path) -> 
 def test_a_file_of_the_library_that_one_host_has_stops_it(tmp_path: Path) -> None:
     """Said by that host's ranks after the first communicator."""
     made = comparison(tmp_path)
-    made.hear(ALIKE, {})
+    made.check(ALIKE, {})
     with pytest.raises(MachineError, match="NCCL_ALGO"):
-        made.hear([[*ALIKE[0], ROW], [*ALIKE[1], "# variable NCCL_ALGO=Ring", ROW]], {})
+        made.check([[*ALIKE[0], ROW], [*ALIKE[1], "# variable NCCL_ALGO=Ring", ROW]], {})
 
 
 def test_force_measures_all_the_same(tmp_path: Path) -> None:
     """And says how they differ."""
     made = comparison(tmp_path, force=True)
-    made.hear([[*one, ROW] for one in UNLIKE], {})
+    made.check([[*one, ROW] for one in UNLIKE], {})
     (said,) = said_of(made)
     assert said.startswith("Measured all the same: the hosts are not alike:\n  mode  x  a")
 
@@ -288,10 +288,10 @@ def test_force_measures_all_the_same(tmp_path: Path) -> None:
 def test_a_host_that_is_named_twice_is_one(tmp_path: Path) -> None:
     """Rules would be for more nodes than the library counts."""
     with pytest.raises(MachineError, match=r"names 2 hosts .* run on 1"):
-        comparison(tmp_path, ("a", "a.example.org")).hear([ALIKE[0], ALIKE[0]], {})
+        comparison(tmp_path, ("a", "a.example.org")).check([ALIKE[0], ALIKE[0]], {})
 
 
 def test_one_host_is_not_compared(tmp_path: Path) -> None:
     """Nothing is said or kept."""
-    comparison(tmp_path, ()).hear(UNLIKE, {})
+    comparison(tmp_path, ()).check(UNLIKE, {})
     assert list(tmp_path.iterdir()) == []

@@ -220,11 +220,11 @@ def test_a_choice_that_comes_back_is_seen(
 
 def test_how_ranks_ran_is_said_once(tmp_path: Path) -> None:
     """A host without NUMA files, and a library that cannot end its log."""
-    assert ongoing_sweep.of_ranks(runs.read_runs(tmp_path)) == []
+    assert ongoing_sweep.remarks_of_ranks(runs.read_runs(tmp_path)) == []
     reason = "/sys/bus/pci/devices/0000:06:00.0/numa_node does not say a node"
     said = (f"numa unbound: {reason}", "log stays on: this library has no ncclResetDebugInit")
     make(tmp_path, STEPS, remarks=said)
     make(tmp_path, STEPS, number=2, remarks=("numa 3",))
-    bound, logged = ongoing_sweep.of_ranks(runs.read_runs(tmp_path))
+    bound, logged = ongoing_sweep.remarks_of_ranks(runs.read_runs(tmp_path))
     assert bound == f"ranks were bound to no NUMA node: {reason}"
     assert "cannot end its log" in logged

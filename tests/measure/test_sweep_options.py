@@ -10,7 +10,7 @@ import yamls
 
 from rccltune.cli.help import HEADINGS, GroupedOption
 from rccltune.cli.sweep import sweep
-from rccltune.measure.request import ORDERS, given, merge_request, site_keys
+from rccltune.measure.request import ORDERS, merge_request, named_options, site_keys
 from rccltune.measure.sweep_file import dump_sweep, options_in_words, read_sweep_file
 from rccltune.measure.sweep_schema import PRESETS, SweepOptions, default_of, flag
 from rccltune.model.errors import CommandLineError
@@ -103,7 +103,9 @@ def test_the_command_line_says_the_same(
     # click keeps a command's help option as the first context wants it.
     context = sweep.make_context("sweep", words(name), help_option_names=["-h", "--help"])
     params = {one: value for one, value in context.params.items() if one in FIELDS}
-    assert given(params) == read_sweep_file(yamls.dumped({name: SAID[name]}, sort_keys=False), "s")
+    assert named_options(params) == read_sweep_file(
+        yamls.dumped({name: SAID[name]}, sort_keys=False), "s"
+    )
     (option,) = (one for one in sweep.params if flag(name) in one.opts)
     assert isinstance(option, GroupedOption)
     assert option.group in HEADINGS
