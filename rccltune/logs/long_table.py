@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, nan
@@ -11,20 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.logs import columns
 from rccltune.logs.columns import (
-    is_bandwidth_header,
     parse_dtype,
-    parse_facts,
     parse_placement,
     parse_yes_or_no,
 )
 from rccltune.logs.facts import LogFacts, LogRun
-from rccltune.logs.file_kinds import find_separator
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.timings import count_passes, keep_usable_times
 from rccltune.model.errors import OutputError
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Setting
-from rccltune.model.text import printable
 from rccltune.model.times import printed_or_none
 from rccltune.model.units import MAX_NBYTES, busbw_factor, parse_size
 from rccltune.model.vocabulary import Algorithm, Collective, Placement, Protocol
@@ -143,19 +137,8 @@ def make_runs(
             hint="name the columns nbytes and time_us (or busbw_gbs).",
         )
     mixes = _Mixes(facts, unsure)
-    environments: dict[str, None] = {}
-    read: list[dict[str, Any]] = []
-    for line, cells in rows:
-        cell = {role: cells[at].strip() for role, at in roles.items()}
-        environments.setdefault(cell.pop("environment", ""))
-        try:
-            read += _read_timings(line, cell, mixes)
-        except (ValueError, OverflowError) as error:
-            raise OutputError(
-                f"the row cannot be read: {error}",
-                where=resolver.where(line),
-                hint="correct the cell, or take the row out.",
-            ) from error
+    cells = [(line, {role: row[at].strip() for role, at in roles.items()}) for line, row in rows]
+    environments = list(dict.fromkeys(cell.pop("environment", "") for _, cell in cells))
     if len(environments) > 1:
         raise OutputError(
             f"the column '{names[roles['environment']]}' names {len(environments)} environments "
@@ -163,13 +146,14 @@ def make_runs(
             where=resolver.where(facts.line),
             hint="split the table, and import each part into a session of its own (-o DIR).",
         )
-    if not read:
+    timings = [one for line, cell in cells for one in _read_row(line, cell, mixes, resolver)]
+    if not timings:
         raise OutputError(
             "the table has no rows with a time",
             where=resolver.where(facts.line),
             hint="measure again; the program that wrote it stopped before its first result.",
         )
-    table = pd.DataFrame(read)
+    table = pd.DataFrame(timings)
     is_timed = bool({*_TIMES} & set(roles))
     table["time_us"] = keep_usable_times(
         table["time"] if is_timed else _derive_times(table, mixes, resolver)
@@ -193,6 +177,19 @@ def is_measured(names: Sequence[str]) -> bool:
     """Whether columns name sizes, and what times can be had from."""
     roles = columns.find_roles(names)
     return "nbytes" in roles and bool({*_TIMES, "busbw", "algbw"} & set(roles))
+
+
+def _read_row(
+    line: int, cell: Mapping[str, str], mixes: _Mixes, resolver: Resolver
+) -> list[dict[str, Any]]:
+    try:
+        return list(_read_timings(line, cell, mixes))
+    except (ValueError, OverflowError) as error:
+        raise OutputError(
+            f"the row cannot be read: {error}",
+            where=resolver.where(line),
+            hint="correct the cell, or take the row out.",
+        ) from error
 
 
 def _read_timings(line: int, cell: Mapping[str, str], mixes: _Mixes) -> Iterator[dict[str, Any]]:
@@ -323,85 +320,3 @@ def parse_whole_number(text: str) -> int:
     if not 0 <= value <= MAX_NBYTES:
         raise ValueError(text)
     return value
-
-
-_FACT_LINE: Final = "# rccltune:"
-# What stands between header and rows of a table in Markdown.
-_RULED: Final = re.compile(r"[|:\s-]*-[|:\s-]*")
-
-
-def read_table(lines: Iterable[bytes], resolver: Resolver) -> tuple[list[LogRun], str | None]:
-    """Runs of one table with a header, and whose measurement it says to be.
-
-    Args:
-        lines: with their line ends.
-        resolver: the options.
-
-    Raises:
-        OutputError: no row, or one that cannot be read.
-        CommandLineError: an option contradicts a row.
-    """
-    facts: dict[str, Any] = {}
-    texts: list[tuple[int, str]] = []
-    is_whole = True
-    for line, raw in enumerate(lines, 1):
-        text = raw.decode("utf-8", "replace")
-        is_whole = text.endswith("\n")
-        text = text.strip("\r\n ")
-        if text.startswith(_FACT_LINE):
-            facts.update(parse_facts(text.removeprefix(_FACT_LINE), resolver.where(line)))
-        elif not texts and is_bandwidth_header(text):
-            texts.append((line, columns.strip_units(text)))
-        elif text and not text.startswith("#") and not _RULED.fullmatch(text):
-            texts.append((line, text.strip("| ") if text.startswith("|") else text))
-    header_line, header = texts[0]
-    separator = None if is_bandwidth_header(header) else find_separator(header) or ","
-    rows = [(line, _split(text, separator, resolver.where(line))) for line, text in texts]
-    names, unsure = _name_nodes(rows.pop(0)[1], len(rows[0][1]) if rows else 0)
-    if rows and not is_whole and len(rows[-1][1]) < len(names):
-        resolver.notice(
-            Caution.INCOMPLETE_LOG,
-            "the last row is cut; it is left out",
-            "give the whole file.",
-            rows.pop()[0],
-        )
-    for line, cells in rows:
-        if len(cells) != len(names):
-            raise OutputError(
-                f"the row has {len(cells)} cells, the header {len(names)}",
-                where=resolver.where(line),
-                hint="correct the row; quote cells that hold a separator.",
-            )
-    odd = columns.find_misspelt_columns(names)
-    if odd:
-        resolver.notice(
-            Caution.INCOMPLETE_LOG,
-            f"columns that mean nothing here are left out: {printable(', '.join(odd))}",
-            f"if they are {', '.join(odd.values())}, name them so and import again.",
-            header_line,
-        )
-    origin = facts.pop("origin", None)
-    table_facts = LogFacts(line=header_line, **facts)
-    return make_runs(names, rows, table_facts, resolver, ordered=False, unsure=unsure), origin
-
-
-def _split(text: str, separator: str | None, where: str) -> list[str]:
-    """Cells of a row; None separates at any blanks."""
-    if '"' not in text:
-        return text.split(separator)
-    try:
-        return next(csv.reader([text], delimiter=separator or " ", strict=True))
-    except (csv.Error, StopIteration) as error:
-        raise OutputError(
-            f"the row cannot be split into cells: {error}", where=where, hint="correct its quotes."
-        ) from error
-
-
-def _name_nodes(names: list[str], n_cells: int) -> tuple[list[str], bool]:
-    """The header with the column that rccl-tests' MPI builds write and do not name."""
-    folded = [name.strip().lower() for name in names]
-    is_theirs = "rankspernode" in folded and "collective" in folded and "nodes" not in folded
-    if not is_theirs or n_cells != len(names) + 1:
-        return names, False
-    at = folded.index("collective") + 1
-    return [*names[:at], "nodes", *names[at:]], True

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rccltune.logs.delimited_table import read_table
 from rccltune.logs.facts import LogRun
 from rccltune.logs.file_kinds import FileKind, hint_for_kind
 from rccltune.logs.json_log import JsonText, read_records, read_results
@@ -21,7 +22,6 @@ from rccltune.logs.log_files import (
     read_lines,
 )
 from rccltune.logs.log_samples import make_fingerprint, make_sample_table
-from rccltune.logs.long_table import read_table
 from rccltune.logs.resolver import Resolver
 from rccltune.logs.text_log import TextReader
 from rccltune.logs.wrappers import unwrap_lines
