@@ -124,8 +124,8 @@ class Loaded:
     them, times µs, ratios plain numbers. Columns that several have:
 
     ``collective`` (``all_reduce``), ``n_nodes``, ``n_ranks``, ``rank_placement`` (``node``),
-    ``placement`` (``in``, ``out`` of place), ``dtype``, ``redop``, ``graph`` (replayed from a
-    captured graph); a setting is ``tree/ll128`` or ``tree/ll128/16``.
+    ``placement`` (``in``, ``out`` of place), ``dtype``, ``op``, ``timing`` (``graph``: replayed from a
+    captured graph; ``loop``); a setting is ``tree/ll128`` or ``tree/ll128/16``.
     What is not known is missing (``NaN``, ``<NA>``), in text columns too.
 
     Attributes:
