@@ -55,7 +55,7 @@ FIELDS: Final = _name_words(
     seconds verdicts standings cuts beside is_equal needs lost_needs confirmed
     ratio value low high n n_sizes n_undecided timing loop one_root registered bfloat16
     state gain min_nbytes max_nbytes num_pipe_ops reg_buff only_mode
-    fallback key scale placement dtype op redop graph nbytes baseline_us tuned_us ran
+    fallback key scale placement dtype op graph nbytes baseline_us tuned_us ran
     answer n_wrong cost_ns verdict rule before after reason why zones
     equivalent bits bits_times library_us rules_us fastest_us pin_us
     """

@@ -124,7 +124,7 @@ def dump_setting(
     into = into.resolve()
     sweep = wanted.sweep
     call = CollectiveCall(
-        chosen.collective, sweep.dtypes[0], sweep.redop, sweep.placements[0], chosen.nbytes
+        chosen.collective, sweep.dtypes[0], sweep.op, sweep.placements[0], chosen.nbytes
     )
     steps = [
         *[Step(plan.CALL, chosen.setting, call)] * _N_WARMUP,

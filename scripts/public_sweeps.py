@@ -45,7 +45,7 @@ def key_of(
         placement=placement,
         scale=scale,
         dtype="float",
-        redop="sum" if collective is Collective.ALL_REDUCE else "none",
+        op="sum" if collective is Collective.ALL_REDUCE else "none",
     )
 
 

@@ -74,7 +74,7 @@ def _key(named: tuple[Any, ...], *, graph: bool | None) -> CurveKey:
         setting=Setting.parse(fields["setting"]),
         placement=Placement(fields["placement"]),
         dtype=fields["dtype"] or None,
-        redop=fields["op"] or None,
+        op=fields["op"] or None,
         graph=graph,
         scale=Scale(n_nodes=fields["n_nodes"], n_ranks=fields["n_ranks"]),
         rank_placement=fields["rank_placement"] or None,

@@ -110,4 +110,4 @@ def _apart(
 
 def _view(described: tuple[str, ...]) -> View:
     dtype, op, placement = described
-    return View(dtype=dtype or None, redop=op or None, placement=Placement(placement), graph=None)
+    return View(dtype=dtype or None, op=op or None, placement=Placement(placement), graph=None)

@@ -69,7 +69,7 @@ def _key(row: Any) -> CurveKey:  # noqa: ANN401 - a row of pandas
         setting=Setting.parse(row.setting),
         placement=Placement(row.placement),
         dtype=row.dtype or None,
-        redop=row.op or None,
+        op=row.op or None,
         graph=row.timing_of_view,
         scale=Scale(n_nodes=int(row.n_nodes), n_ranks=int(row.n_ranks)),
         rank_placement=row.rank_placement or None,

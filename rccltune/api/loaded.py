@@ -124,9 +124,9 @@ class Loaded:
     them, times µs, ratios plain numbers. Columns that several have:
 
     ``collective`` (``all_reduce``), ``n_nodes``, ``n_ranks``, ``rank_placement`` (``node``),
-    ``placement`` (``in``, ``out`` of place), ``dtype``, ``op``, ``timing`` (``graph``: replayed from a
-    captured graph; ``loop``); a setting is ``tree/ll128`` or ``tree/ll128/16``.
-    What is not known is missing (``NaN``, ``<NA>``), in text columns too.
+    ``placement`` (``in``, ``out`` of place), ``dtype``, ``op``, ``timing`` (``graph``: of a
+    captured graph; ``loop``); a setting is ``tree/ll128`` or ``tree/ll128/16``. What
+    is not known is missing (``NaN``, ``<NA>``), in text columns too.
 
     Attributes:
         path: its folder.
@@ -362,7 +362,7 @@ def _key_row(target: Target, view: View) -> dict[str, Any]:
         **_target_row(target),
         "placement": view.placement.value,
         "dtype": view.dtype,
-        "op": view.redop,
+        "op": view.op,
         "timing": None if view.graph is None else GRAPH if view.graph else LOOP,
     }
 

@@ -39,7 +39,7 @@ from rccltune.model.vocabulary import Algorithm, Collective, Protocol
     type=PAIR,
     multiple=True,
     metavar="KEY=VALUE",
-    help="Fill what neither file nor option says (product, arch, redop, graph, …); "
+    help="Fill what neither file nor option says (product, arch, op, graph, …); "
     "machine=same: an anonymous file is from the session's machine.",
 )
 @common

@@ -185,7 +185,7 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
     )
     dtype, op = call_words(sweep)
     for one in sides:
-        seen = VariantSite(collectives=sweep.collectives, dtype=sweep.dtypes[0], redop=sweep.redop)
+        seen = VariantSite(collectives=sweep.collectives, dtype=sweep.dtypes[0], op=sweep.op)
         check_entries(one.side, one.instrument.site, seen)
     every = Range(min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=2).sizes
     sizes = {one: plan.sizes_for(every, one, n_ranks) for one in sweep.collectives}

@@ -267,7 +267,7 @@ def site_of(site: Site, asked: VariantSite, parameter: str | None = None) -> Var
         n_ranks=site.scale.n_ranks,
         collectives=asked.collectives,
         dtype=asked.dtype,
-        redop=asked.redop,
+        op=asked.op,
         registered=False,
         parameter=parameter,
     )

@@ -89,7 +89,7 @@ class RunEvidence:
 def _gather_evidence(run: LogRun) -> RunEvidence:
     """Evidence from the rows of one run."""
     timings = run.timings
-    names = {run.row_facts[at].redop for at in timings["mix"].unique()}
+    names = {run.row_facts[at].op for at in timings["mix"].unique()}
     redops = frozenset(each.lower() for each in names if each)
     if run.unit is None or not {"algbw", "busbw"} <= set(timings):
         return RunEvidence(redops=redops, names_root=run.names_root)

@@ -144,7 +144,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "arch": ("arch", str),
     "cus": ("cu_count", int),
     "dtype": ("dtype", parse_dtype),
-    "redop": ("redop", str),
+    "redop": ("op", str),
     "graph": ("graph", parse_yes_or_no),
     "placement": ("placement", parse_placement),
     "rank_placement": ("rank_placement", str),

@@ -46,7 +46,7 @@ class LogFacts:
     least_nodes: int | None = None
     nodes_unsure: bool = False
     dtype: str | None = None
-    redop: str | None = None
+    op: str | None = None
     placement: Placement | None = None
     graph: bool | None = None
     rank_placement: str | None = None

@@ -86,7 +86,7 @@ class _Mixes:
             n_nodes=_parse_positive(cell.get("nodes", "")),
             nodes_unsure=self.is_unsure,
             dtype=parse_dtype(cell.get("dtype", "")) or None,
-            redop=cell.get("redop") or None,
+            op=cell.get("redop") or None,
             placement=placement,
             graph=parse_yes_or_no(cell["graph"]) if cell.get("graph") else None,
             rank_placement=cell.get("rank_placement") or None,

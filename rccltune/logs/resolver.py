@@ -37,8 +37,8 @@ from rccltune.releases import release_of
 
 T = TypeVar("T")
 _ASSUMABLE: Final = (
-    "arch", "binding", "cus", "dtype", "graph", "host", "mode", "placement", "product",
-    "rank_placement", "redop",
+    "arch", "binding", "cus", "dtype", "graph", "host", "mode", "op", "placement", "product",
+    "rank_placement",
 )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ class Resolver:
             scale=self._scale(facts),
             dtype=self.agree("--dtype", self._dtype, facts.dtype, line)
             or self.assumptions.get("dtype"),
-            redop=facts.redop or self.assumptions.get("redop"),
+            op=facts.op or self.assumptions.get("op"),
             graph=self._graph if facts.graph is None else facts.graph,
             rank_placement=facts.rank_placement or self.assumptions.get("rank_placement"),
         )

@@ -69,7 +69,7 @@ def _facts_of_row(facts: LogFacts, row: Any) -> LogFacts:  # noqa: ANN401 - a na
     return LogFacts(
         line=row.line,
         dtype=str(getattr(row, "dtype", "")) or None,
-        redop=str(getattr(row, "redop", "")) or None,
+        op=str(getattr(row, "redop", "")) or None,
         placement=Placement(row.placement),
     ).or_else(facts)
 

@@ -37,7 +37,7 @@ def paths_here(site: Site, sweep: Sweep, variables: Mapping[str, str]) -> tuple[
         n_nodes=site.scale.n_nodes,
         n_ranks=site.scale.n_ranks,
         dtype=sweep.dtypes[0],
-        redop=sweep.redop,
+        op=sweep.op,
         registered=False,
     )
     paths = paths_past(variant_site, sweep.collectives, {**variables, **dict(site.environment)})

@@ -296,8 +296,8 @@ def _check_bits(sweep: Sweep, instrument: Instrument) -> None:
         why = "trees of several nodes were never held against GPUs"
     elif instrument.site.node is None and instrument.ground.simulated:
         why = "the real library runs no kernels without a GPU, so nothing is added"
-    elif sweep.redop != "sum":
-        why = f"only sums are probed, and --op is {sweep.redop}"
+    elif sweep.op != "sum":
+        why = f"only sums are probed, and --op is {sweep.op}"
     elif not set(sweep.collectives) & set(ADDING):
         why = "none of these collectives adds by an order that can be probed"
     if why:
@@ -315,7 +315,7 @@ def probed_of_simulated(n_ranks: int) -> int:
 def call_words(sweep: Sweep) -> tuple[str, str]:
     """Type and operation of a sweep's calls, as the rank program spells them."""
     dtype = sweep.dtypes[0]
-    return _TYPES.get(dtype, dtype), "sum" if sweep.redop == "none" else sweep.redop
+    return _TYPES.get(dtype, dtype), "sum" if sweep.op == "none" else sweep.op
 
 
 def measure_with_perf(

@@ -80,7 +80,7 @@ class BenchmarkCall:
     max_nbytes: int
     factor: int = defaults.FACTOR
     dtype: str = defaults.DTYPE
-    op: str = defaults.REDOP
+    op: str = defaults.OP
     placements: tuple[Placement, ...] = BOTH
     graph: bool = False
     iterations: int = defaults.ITERATIONS

@@ -373,7 +373,7 @@ def _launch_of(sweep: Sweep, site: Site, collective: Collective, setting: Settin
         max_nbytes=sweep.max_nbytes,
         factor=sweep.factor,
         dtype=sweep.dtypes[0],
-        op=sweep.redop,
+        op=sweep.op,
         placements=sweep.placements,
         graph=bool(sweep.graph),
         iterations=sweep.iterations,

@@ -237,8 +237,8 @@ class SweepOptions(BaseModel):
         metavar="TYPE",
     )
     op: Annotated[str, read_by(OneOf(REDOPS))] = _option(
-        defaults.REDOP,
-        f"Reduction of all_reduce, reduce and reduce_scatter. [default: {defaults.REDOP}]",
+        defaults.OP,
+        f"Reduction of all_reduce, reduce and reduce_scatter. [default: {defaults.OP}]",
         "What",
         metavar="|".join(REDOPS),
     )

@@ -28,7 +28,7 @@ MARGIN: Final = 0.03
 # Of a sweep by a benchmark: rccl-tests' own numbers of calls.
 FACTOR: Final = 2
 DTYPE: Final = "float"
-REDOP: Final = "sum"
+OP: Final = "sum"
 ITERATIONS: Final = 20
 WARMUP: Final = 5
 RANK_PLACEMENT: Final = "node"

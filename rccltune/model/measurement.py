@@ -103,7 +103,7 @@ class Sweep:
     scales: tuple[Scale, ...] = ()
     rank_placement: Word = defaults.RANK_PLACEMENT
     dtypes: tuple[Line, ...] = (defaults.DTYPE,)
-    redop: Word = defaults.REDOP
+    op: Word = defaults.OP
     placements: tuple[Placement, ...] = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
     graph: Whole = 0
     iterations: Whole = defaults.ITERATIONS

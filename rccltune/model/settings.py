@@ -211,7 +211,7 @@ class CurveKey:
     placement: Placement
     scale: Scale
     dtype: Line | None = None
-    redop: Line | None = None
+    op: Line | None = None
     graph: bool | None = None
     rank_placement: Word | None = None
 
@@ -227,7 +227,7 @@ class CurveKey:
     @property
     def view(self) -> View:
         """View: the parts of the key that no tuner sees, which one rule must serve alike."""
-        return View(dtype=self.dtype, redop=self.redop, placement=self.placement, graph=self.graph)
+        return View(dtype=self.dtype, op=self.op, placement=self.placement, graph=self.graph)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,14 +248,14 @@ class View:
     """
 
     dtype: Line | None
-    redop: Line | None
+    op: Line | None
     placement: Placement
     graph: bool | None
     ranks: Line | None = None
 
     def __str__(self) -> str:
         """``float sum out-of-place``."""
-        words = [self.dtype, self.redop if self.redop != "none" else None]
+        words = [self.dtype, self.op if self.op != "none" else None]
         words.append("in-place" if self.placement is Placement.IN_PLACE else "out-of-place")
         words.append("graph" if self.graph else None)
         words.append(self.ranks)

@@ -157,7 +157,7 @@ def _described(key: CurveKey) -> tuple[Any, ...]:
         key.scale.n_ranks,
         key.rank_placement or "",
         key.dtype or "",
-        key.redop or "",
+        key.op or "",
         key.placement.value,
         str(key.setting),
         "",

@@ -26,7 +26,7 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
     collective: Collective,
     nbytes: int,
     dtype: str | None,
-    redop: str | None,
+    op: str | None,
     n_ranks: int,
     n_nodes: int,
     arch: str | None = None,
@@ -38,7 +38,7 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
         collective: which.
         nbytes: size as a tuner sees it.
         dtype: as rccl-tests prints it; None where unknown.
-        redop: likewise; calls that reduce nothing say ``none``.
+        op: likewise; calls that reduce nothing say ``none``.
         n_ranks: ranks of the communicator.
         n_nodes: nodes of the communicator.
         arch: of the GPUs; None where unknown.
@@ -53,7 +53,7 @@ def takes(  # noqa: PLR0917 - a call's parts, in the order in which everybody na
     answers = []
     for calls in spec.calls:
         if _has_size(calls, nbytes, n_ranks, n_nodes):
-            parts = (speaks_of(calls, collective, dtype, redop), is_there(calls, arch, n_nodes))
+            parts = (speaks_of(calls, collective, dtype, op), is_there(calls, arch, n_nodes))
             spoken = False if False in parts else (None if None in parts else True)
             answers.append(_unless_maybe(calls, spoken))
     return True if True in answers else (None if None in answers else False)
@@ -68,7 +68,7 @@ def allows(needs: VariantNeeds, n_ranks: int | None, n_nodes: int | None) -> boo
 
 
 def speaks_of(
-    calls: CallFilter, collective: Collective | None, dtype: str | None, redop: str | None
+    calls: CallFilter, collective: Collective | None, dtype: str | None, op: str | None
 ) -> bool | None:
     """Whether calls of that kind are among these, whatever their size; None if it is unknown."""
     # Only what reduces has an operation; a sweep's --op says nothing about an all_gather.
@@ -76,7 +76,7 @@ def speaks_of(
     parts = (
         not calls.collectives or (None if collective is None else collective in calls.collectives),
         not calls.dtypes or (None if dtype is None else dtype in calls.dtypes),
-        not calls.redops or not reduces or (None if redop is None else redop in calls.redops),
+        not calls.redops or not reduces or (None if op is None else op in calls.redops),
     )
     return False if False in parts else (None if None in parts else True)
 
@@ -137,7 +137,7 @@ class VariantSite:
     n_ranks: int | None = None
     collectives: tuple[Collective, ...] = ()
     dtype: str | None = None
-    redop: str | None = None
+    op: str | None = None
     graph: bool | None = None
     registered: bool | None = None
     parameter: str | None = None
@@ -259,13 +259,13 @@ def _calls(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
         return
     wanted = site.collectives or (None,)
     spoken = [
-        speaks_of(calls, collective, site.dtype, site.redop)
+        speaks_of(calls, collective, site.dtype, site.op)
         for calls in spec.calls
         for collective in wanted
     ]
     if all(one is False for one in spoken):
         kinds = " and ".join(
-            word for word in (_collectives(site), site.dtype, site.redop) if word is not None
+            word for word in (_collectives(site), site.dtype, site.op) if word is not None
         )
         yield f"{spec.name} concerns {calls_words(spec)}, not {kinds}"
 

@@ -81,7 +81,7 @@ def _past(
     collective: Collective,
     limit: int | None,
 ) -> list[PathPast]:
-    spoken = availability.speaks_of(calls, collective, site.dtype, site.redop)
+    spoken = availability.speaks_of(calls, collective, site.dtype, site.op)
     there = availability.is_there(calls, site.arch, site.n_nodes)
     if spoken is False or there is False:
         return []

@@ -114,7 +114,7 @@ def _read_table(
         if nbytes <= 0:
             continue
         where = CommunicatorScale(key.scale.n_nodes, key.scale.n_ranks)
-        call_type = TypeAndOperation(key.dtype, key.redop)
+        call_type = TypeAndOperation(key.dtype, key.op)
         path_name = paths_by_size.get(nbytes, "")
         place = f"{path}:{line}"
         job.add_call(

@@ -142,4 +142,4 @@ class TypeAndOperation(NamedTuple):
     """Type and operation of calls, None where the files do not say."""
 
     dtype: str | None
-    redop: str | None
+    op: str | None

@@ -48,7 +48,7 @@ def find_paths_around(
             past.path: past.switch
             for one in call_type
             for past in paths_past(
-                replace(here, dtype=one.dtype, redop=one.redop), (collective,), variables
+                replace(here, dtype=one.dtype, op=one.op), (collective,), variables
             )
             if past.min_nbytes <= nbytes <= past.max_nbytes
         }

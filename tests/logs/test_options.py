@@ -67,7 +67,7 @@ def test_assumptions_fill_what_nobody_says(bench: Bench, read_text: ReadText) ->
     """They fill; they never overrule the file."""
     assume = {
         "product": "AMD Instinct MI325X", "arch": "gfx942", "cus": "38", "graph": "1",
-        "redop": "max", "rank_placement": "one-oam", "mode": "cpx-nps4", "host": "elsewhere",
+        "op": "max", "rank_placement": "one-oam", "mode": "cpx-nps4", "host": "elsewhere",
         "binding": "numa",
     }  # fmt: skip
     stated = StatedFacts(setting=BASELINE, assume=tuple(sorted(assume.items())))
@@ -77,7 +77,7 @@ def test_assumptions_fill_what_nobody_says(bench: Bench, read_text: ReadText) ->
     assert fingerprint.hosts == ("node0",)
     assert (fingerprint.arch, fingerprint.cu_count) == ("gfx942", 38)
     assert (fingerprint.mode, fingerprint.binding) == (Mode.parse("cpx-nps4"), "numa")
-    assert (key.redop, key.graph, key.rank_placement) == ("sum", False, "one-oam")
+    assert (key.op, key.graph, key.rank_placement) == ("sum", False, "one-oam")
 
 
 @pytest.mark.parametrize("pair", [("colour", "red"), ("cus", "many"), ("graph", "perhaps")])

@@ -22,7 +22,7 @@ def test_rccl_tests_csv_with_the_column_it_forgets(shared: Path) -> None:
     reading = read_log(path, StatedFacts(setting=BASELINE), "L")
     first = samples_of(reading)[0]
     assert (first.nbytes, first.time_us, first.n_wrong) == (4096, 23.259669, 0)
-    assert (first.key.dtype, first.key.redop, first.key.placement) == ("float", "sum", OUT)
+    assert (first.key.dtype, first.key.op, first.key.placement) == ("float", "sum", OUT)
     assert (first.key.scale.n_ranks, first.key.scale.n_nodes) == (8, 1)
     assert samples_of(reading)[1].key.placement is IN
     assert reading.notices == ()

@@ -20,11 +20,11 @@ SIZES = [1 << k for k in range(10, 21)]
 MESSAGE = "node0:1:2 [0] NCCL INFO Channel 00/0 : 0 1\n"
 
 
-def row(nbytes: int, redop: str, time: float, factor: float, *, share: int = 1) -> str:
+def row(nbytes: int, op: str, time: float, factor: float, *, share: int = 1) -> str:
     """One row as nccl-tests prints it (``src/util.cu``), with a share's count."""
     algbw = nbytes / time / 1000
     half = f"  {time:7.2f}  {algbw:6.2f}  {algbw * factor:6.2f}  {'0':>5}"
-    lead = f"{nbytes:12}  {nbytes // 4 // share:12}  {'float':>8}  {redop:>6}  {-1:6}"
+    lead = f"{nbytes:12}  {nbytes // 4 // share:12}  {'float':>8}  {op:>6}  {-1:6}"
     return f"{lead}{half}{half}\n"
 
 

@@ -61,7 +61,7 @@ def test_a_communicator_is_what_is_repeated(tmp_path: Path) -> None:
     assert (sample.launch, sample.line, sample.cycle) == ("run-3:0", 5, 0)
     assert (sample.key.setting, sample.executed) == (RING, Setting.parse("ring/ll/8"))
     assert (sample.time_us, sample.n_wrong, sample.doubt) == (11.0, 0, None)
-    assert (sample.key.dtype, sample.key.redop, sample.key.graph) == ("float", "sum", True)
+    assert (sample.key.dtype, sample.key.op, sample.key.graph) == ("float", "sum", True)
 
 
 def test_a_row_says_all_that_is_known(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ KEYS = st.builds(
     placement=st.sampled_from(Placement),
     scale=st.builds(Scale, n_nodes=st.integers(1, 4), n_ranks=st.integers(4, 512)),
     dtype=st.none() | st.sampled_from(["float", 'odd,"name"']),
-    redop=st.none() | st.just("sum"),
+    op=st.none() | st.just("sum"),
     graph=st.none() | st.booleans(),
     rank_placement=st.none() | st.just("one-oam"),
 )

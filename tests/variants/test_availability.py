@@ -115,7 +115,7 @@ def test_nodes_belong_to_a_release() -> None:
         ),
         (
             "mscclpp",
-            {"collectives": (Collective.ALL_REDUCE,), "dtype": "float", "redop": "max"},
+            {"collectives": (Collective.ALL_REDUCE,), "dtype": "float", "op": "max"},
             "not all_reduce and float and max",
         ),
         ("dda-relaxed", {"n_ranks": 8, "n_nodes": 1}, "2, 3, 4, 5, 6 or 7 ranks on one node"),

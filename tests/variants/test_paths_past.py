@@ -23,7 +23,7 @@ NODE: Final = "1x8"
 def site(library: str | None, arch: str | None, scale: str, **more: object) -> VariantSite:
     """A site of plain float sums."""
     nodes, ranks = map(int, scale.split("x"))
-    given = {"dtype": "float", "redop": "sum", "is_rcclx": False, "registered": False}
+    given = {"dtype": "float", "op": "sum", "is_rcclx": False, "registered": False}
     return VariantSite(
         library=library,
         arch=arch,
@@ -104,7 +104,7 @@ def test_variables_switch_a_path_off_or_confine_it(
 
 def test_other_types_and_operations_ask() -> None:
     """DDA sums float, half and bfloat16 alone."""
-    for more in ({"dtype": "double"}, {"redop": "max"}):
+    for more in ({"dtype": "double"}, {"op": "max"}):
         here = site("RCCL 2.30.4", "gfx942", NODE, **more)
         assert paths_past(here, (Collective.ALL_REDUCE,), {}) == ()
 

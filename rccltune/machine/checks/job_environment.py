@@ -88,7 +88,7 @@ def check_past_tuner(host: HostState) -> Iterator[Finding]:
             n_nodes=1,
             n_ranks=len(gpus),
             dtype=defaults.DTYPE,
-            redop=defaults.REDOP,
+            op=defaults.OP,
             registered=False,
         )
         paths = paths_past(site, reversed(TUNABLE), host.variables) if len(gpus) > 1 else ()
