@@ -304,7 +304,7 @@ def _choose_rules(
 
 def _verify_file(proof: _Proof, options: ChoiceOptions, reporter: Reporter) -> _Proof:
     """Verify the file, where it has rules; only then does one lie where jobs look for it."""
-    from rccltune.verify.rewriting import exports_without
+    from rccltune.verify.rewriting import drop_exports
     from rccltune.verify.verification import verify_rules
 
     emitted, prepared = proof.emitted, proof.prepared
@@ -322,7 +322,7 @@ def _verify_file(proof: _Proof, options: ChoiceOptions, reporter: Reporter) -> _
         reporter=reporter,
         waiting=prepared.measuring,
     )
-    exports = exports_without(emitted.environment_text, verified.lost_exports)
+    exports = drop_exports(emitted.environment_text, verified.lost_exports)
     write_atomically(emitted.environment_path, exports)
     return replace(proof, request=request, verified=verified)
 

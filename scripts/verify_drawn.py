@@ -22,7 +22,7 @@ from rccltune.model.units import KIB
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.verify.judge import judge
-from rccltune.verify.pairs import SizesToCall, sizes_of
+from rccltune.verify.pairs import SizesToCall, choose_sizes
 
 MIB = KIB * KIB
 SETTING = Setting.parse("ring/ll128")
@@ -119,12 +119,12 @@ def rules() -> list[Rule]:
 def verified(case: Case, n: int, *, loops: bool, rng: np.random.Generator) -> Found:
     """One file, drawn and judged, and what was narrowed once more."""
     own = rules()
-    called = sizes_of(own, Collective.ALL_REDUCE, SWEPT, (), SCALE)
+    called = choose_sizes(own, Collective.ALL_REDUCE, SWEPT, (), SCALE)
     first = judge(drawn(case, called, own, n, loops=loops, rng=rng), own, min_gain=0.02)
     kept = [one for one in first.rules if one.state is RuleState.PROVEN]
     again = [one.rule for one in first.rules if one.state is RuleState.NOT_PROVEN]
     if again:
-        sizes = sizes_of(again, Collective.ALL_REDUCE, (), (), SCALE)
+        sizes = choose_sizes(again, Collective.ALL_REDUCE, (), (), SCALE)
         pairs = drawn(case, sizes, again, n, loops=loops, rng=rng)
         second = judge(pairs, again, min_gain=0.02, only=again, n_rules=len(own))
         kept += [one for one in second.rules if one.state is RuleState.PROVEN]
@@ -160,7 +160,7 @@ def drawn(
     loops: bool,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Pairs as :func:`rccltune.verify.pairs.ratios` makes them."""
+    """Pairs as :func:`rccltune.verify.pairs.pair_times` makes them."""
     every = rules()
     rows = list(_rows(case, called, every, n, loops=loops, rng=rng))
     table = pd.DataFrame(rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rccltune.api.arguments import LogReporter, Place, options_of, path_of
-from rccltune.compare.comparison import are_sessions, catalog_with, prepare, request_of
+from rccltune.compare.comparison import are_sessions, prepare, read_catalog, request_of
 from rccltune.compare.comparison import compare as measure_comparison
 from rccltune.compare.offline import compare_sessions
 from rccltune.compare.results import ComparisonResult
@@ -54,7 +54,7 @@ def compare(
     request = request_of(
         (a, b),
         options_of(options),
-        known=catalog_with(path_of(sides)),
+        known=read_catalog(path_of(sides)),
         folder=Path(folder),
         margin=margin,
         n_starts=starts,

@@ -23,7 +23,7 @@ from rccltune.rules.requirements import of_another_machine, requirements_of
 from rccltune.rules.rule_file import RuleFile
 from rccltune.session import store
 from rccltune.verify import verdict_store
-from rccltune.verify.rewriting import of_scale
+from rccltune.verify.rewriting import select_rules
 from rccltune.verify.verdict import RuleVerdict
 
 # How a difference begins that the plugin takes with a warning.
@@ -147,7 +147,7 @@ class RulesToCheck:
         return Side(name=self.path.name, answer=RULES, rules=self.content.decode("utf-8"))
 
 
-def rules_of_session(session: Path, request: Request) -> RulesToCheck:
+def read_session_rules(session: Path, request: Request) -> RulesToCheck:
     """Rules of a session that its exports name, or of the one with LL128 forced in it.
 
     Raises:
@@ -165,9 +165,9 @@ def rules_of_session(session: Path, request: Request) -> RulesToCheck:
         return replace(found, unknown=("nobody verified these rules; rccltune verify does",))
     standing = tuple(one for one in kept.standings if one.is_kept)
     # What stands behind other rules is in the verdict by its number alone.
-    rules = of_scale(found.file, kept.scale)
-    mine = {without_place(one) for one in rules if not one.fallback}
-    theirs = {without_place(one.rule) for one in standing if not one.fallback}
+    rules = select_rules(found.file, kept.scale)
+    mine = {drop_place(one) for one in rules if not one.fallback}
+    theirs = {drop_place(one.rule) for one in standing if not one.fallback}
     n_fallbacks = sum(one.fallback for one in rules)
     differences: tuple[str, ...] = ()
     if mine != theirs or n_fallbacks != kept.fallbacks:
@@ -175,12 +175,12 @@ def rules_of_session(session: Path, request: Request) -> RulesToCheck:
     return replace(found, verified=standing, differences=differences)
 
 
-def without_place(rule: Rule) -> Rule:
+def drop_place(rule: Rule) -> Rule:
     """A rule without its place in a file."""
     return replace(rule, line=0, fallback=False)
 
 
-def rules_of_deployment(directory: Path, request: Request) -> RulesToCheck:
+def read_deployed_rules(directory: Path, request: Request) -> RulesToCheck:
     """The rule file of a folder that deploy made.
 
     Raises:
@@ -204,7 +204,7 @@ def rules_of_deployment(directory: Path, request: Request) -> RulesToCheck:
     return found
 
 
-def rules_of_file(path: Path, request: Request) -> RulesToCheck:
+def read_rule_file(path: Path, request: Request) -> RulesToCheck:
     """A rule file by itself.
 
     Raises:
@@ -220,7 +220,7 @@ def _read(path: Path, request: Request) -> RulesToCheck:
     )
 
 
-def none_for(scale: Scale, path: Path) -> CommandLineError:
+def no_rule_error(scale: Scale, path: Path) -> CommandLineError:
     """The error that no rule of a file is for the ranks that are started."""
     return CommandLineError(
         f"no rule of this file is for {scale}",
@@ -229,7 +229,7 @@ def none_for(scale: Scale, path: Path) -> CommandLineError:
     )
 
 
-def machine_differences(
+def compare_machine(
     file: RuleFile, fingerprint: Fingerprint, library: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a file is bound to and is not here, and what of it is not known here.

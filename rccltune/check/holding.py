@@ -24,12 +24,12 @@ from rccltune.check.bound import (
     CheckResult,
     RulesToCheck,
     Standing,
-    machine_differences,
-    none_for,
-    without_place,
+    compare_machine,
+    drop_place,
+    no_rule_error,
 )
 from rccltune.check.kept_bits import probe_rules
-from rccltune.compare.judging import A, B, log_times
+from rccltune.compare.judging import A, B, mean_log_times
 from rccltune.compare.sides import Side
 from rccltune.compare.turns import MeasuredSide, OngoingComparison
 from rccltune.launch import signals
@@ -46,8 +46,8 @@ from rccltune.ranks import plan
 from rccltune.rules.needs import check_needs
 from rccltune.session import files, store
 from rccltune.simulate import compiled
-from rccltune.verify.pairs import answering, is_called
-from rccltune.verify.rewriting import of_scale
+from rccltune.verify.pairs import find_rule, is_called
+from rccltune.verify.rewriting import select_rules
 
 COMMUNICATORS: Final = 6
 # A rule, and sizes in bytes at which it answers, rising.
@@ -77,7 +77,7 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
     with tempfile.TemporaryDirectory(prefix="rccltune-check-", dir=beside) as name:
         folder = Path(name)
         instrument = find_instrument(site, folder, wanted.request.timeout_s)
-        of_machine, unknown = machine_differences(
+        of_machine, unknown = compare_machine(
             wanted.file, instrument.site.fingerprint, instrument.ground.library.version
         )
         release = [one for one in of_machine if one.startswith(LIBRARY)]
@@ -117,9 +117,9 @@ def measure_rules(
         RccltuneError: as a comparison does.
     """
     scale = instrument.site.scale
-    called = choose_sizes(of_scale(wanted.file, scale), scale)
+    called = choose_sizes(select_rules(wanted.file, scale), scale)
     if not called:
-        raise none_for(scale, wanted.path)
+        raise no_rule_error(scale, wanted.path)
     with signals.interruptible():
         measuring = _prepare_comparison(wanted, instrument, called, hosts)
         measuring.measure()
@@ -143,7 +143,7 @@ def choose_sizes(rules: Sequence[Rule], scale: Scale) -> list[CalledRule]:
         sizes = sorted(
             one
             for one in {low, high, *(one // grain * grain for one in inside)}
-            if 0 < low <= one <= high and answering(rules, rule.collective, one) is rule
+            if 0 < low <= one <= high and find_rule(rules, rule.collective, one) is rule
         )
         if sizes and is_called(rule):
             chosen.append((rule, tuple(sizes)))
@@ -191,7 +191,7 @@ def _judge_rule(
     """Judge a rule that was called, as a verification does."""
     rule, sizes = called
     cells = {(rule.collective.value, nbytes) for nbytes in sizes}
-    kept = (one for one in wanted.verified or () if without_place(one.rule) == without_place(rule))
+    kept = (one for one in wanted.verified or () if drop_place(one.rule) == drop_place(rule))
     verified = next(kept, None)
     found = CheckedRule(
         rule=rule,
@@ -221,7 +221,7 @@ def _mean_gain(
 ) -> LogMean | None:
     """Log of the library's time over the rule's, in the mean over sizes; None where untimed."""
     timings = measuring.timings()
-    logs = log_times(timings[timings["collective"] == collective.value])
+    logs = mean_log_times(timings[timings["collective"] == collective.value])
     log = np.full((COMMUNICATORS, 1, len(sizes)), np.nan)
     for at, nbytes in enumerate(sizes):
         if (collective.value, nbytes) in measuring.same:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rccltune.check.bound import CheckedRule, RulesToCheck, Standing, none_for
+from rccltune.check.bound import CheckedRule, RulesToCheck, Standing, no_rule_error
 from rccltune.compare.bits_comparison import probe_side
 from rccltune.launch import signals
 from rccltune.measure.hosts import HostComparison
@@ -10,7 +10,7 @@ from rccltune.measure.instrument import Instrument
 from rccltune.model.errors import VerificationError
 from rccltune.ranks import plan, rows
 from rccltune.verify import same_bits
-from rccltune.verify.rewriting import of_scale
+from rccltune.verify.rewriting import select_rules
 
 
 def probe_rules(
@@ -28,10 +28,10 @@ def probe_rules(
         LaunchError: the ranks fail.
     """
     scale, name = instrument.site.scale, wanted.file.bits or ""
-    rules = of_scale(wanted.file, scale)
-    steps = list(same_bits.probes_of(rules, scale.n_ranks, 0))
+    rules = select_rules(wanted.file, scale)
+    steps = list(same_bits.plan_probes(rules, scale.n_ranks, 0))
     if not steps:
-        raise none_for(scale, wanted.path)
+        raise no_rule_error(scale, wanted.path)
     with signals.interruptible():
         run = probe_side(wanted.side, instrument, hosts.session, steps, hosts)
     table = rows.rows_of_runs([run])

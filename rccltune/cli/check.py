@@ -68,7 +68,7 @@ def _read_wishes(
     console: Console, where: Path | None, rules: Path | None, options: dict[str, Any]
 ) -> RulesToCheck:
     """What is checked: a rule file, a folder that deploy made, or a session."""
-    from rccltune.check.bound import rules_of_deployment, rules_of_file, rules_of_session
+    from rccltune.check.bound import read_deployed_rules, read_rule_file, read_session_rules
     from rccltune.measure.request import merge_request, session_request
     from rccltune.measure.sweep_schema import PERF
     from rccltune.session.store import is_swept
@@ -85,9 +85,9 @@ def _read_wishes(
     else:
         request = session_request(used_session(folder), options)
     if rules is not None:
-        return rules_of_file(rules, request)
+        return read_rule_file(rules, request)
     return (
-        rules_of_deployment(folder, request) if is_deployed else rules_of_session(folder, request)
+        read_deployed_rules(folder, request) if is_deployed else read_session_rules(folder, request)
     )
 
 

@@ -139,7 +139,7 @@ def compare(
     from rccltune.compare import comparison
     from rccltune.compare.bits_comparison import SHARED
 
-    known = comparison.catalog_with(sides)
+    known = comparison.read_catalog(sides)
     if lists:
         _list(console, known, options)
         return

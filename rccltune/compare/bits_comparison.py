@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.bits import probes
-from rccltune.compare.comparison import PreparedComparison, hosts_of, opened
+from rccltune.compare.comparison import PreparedComparison, compare_hosts, opened
 from rccltune.compare.results import CSV_FILE
 from rccltune.compare.sides import Side
 from rccltune.compare.turns import MeasuredSide
@@ -115,7 +115,7 @@ def compare_bits(prepared: PreparedComparison, reporter: Reporter) -> BitsCompar
             hint="compare all_reduce or reduce_scatter, --op sum, float or bfloat16.",
         )
     prepared = replace(prepared, question={**prepared.question, "bits": True})
-    hosts = hosts_of(prepared, reporter)
+    hosts = compare_hosts(prepared, reporter)
     with opened(prepared, reporter):
         a, b = (
             probe_side(one.side, one.instrument, prepared.asked.folder, steps, hosts)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare import results
-from rccltune.compare.explaining import explained
+from rccltune.compare.explaining import explain_differences
 from rccltune.compare.judging import A, B
-from rccltune.compare.known_changes import NewerSide, ReleaseChange, known_changes
-from rccltune.compare.reasons import NO_TUNER, PERHAPS, with_reasons
+from rccltune.compare.known_changes import NewerSide, ReleaseChange, find_known_changes
+from rccltune.compare.reasons import NO_TUNER, PERHAPS, add_reasons
 from rccltune.compare.results import ComparisonResult
 from rccltune.compare.sides import WORDS, Side, check_entries, parse_side
 from rccltune.compare.turns import MeasuredSide, OngoingComparison
@@ -101,7 +101,7 @@ class PreparedComparison:
         return tuple(dict.fromkeys(said))
 
 
-def catalog_with(path: Path | None) -> Catalog:
+def read_catalog(path: Path | None) -> Catalog:
     """The catalog, with a user's own file of named sides behind it.
 
     Raises:
@@ -363,7 +363,7 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         n_starts=asked.n_starts,
         margin=asked.margin,
         reporter=reporter,
-        hosts=hosts_of(prepared, reporter),
+        hosts=compare_hosts(prepared, reporter),
         budget_s=asked.request.budget_s,
     )
     with opened(prepared, reporter):
@@ -375,7 +375,7 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         measuring.measure()
         found = _result(prepared, measuring)
         found.write()
-        found = explained(found, measuring)
+        found = explain_differences(found, measuring)
         known = map(str, _known_changes(prepared, found))
         seconds = before_s + time.monotonic() - since
         found = replace(found, remarks=(*found.remarks, *known), seconds=seconds)
@@ -397,10 +397,10 @@ def _known_changes(
         )
         for site, own in zip(sites, seen, strict=True)
     )
-    yield from known_changes(found.table, (libraries[0], libraries[1]), (a, b))
+    yield from find_known_changes(found.table, (libraries[0], libraries[1]), (a, b))
 
 
-def hosts_of(prepared: PreparedComparison, reporter: Reporter) -> HostComparison:
+def compare_hosts(prepared: PreparedComparison, reporter: Reporter) -> HostComparison:
     """Several hosts, held against each other."""
     asked, site = prepared.asked, prepared.sides[0].instrument.site
     return HostComparison(
@@ -444,7 +444,7 @@ def _result(prepared: PreparedComparison, measuring: OngoingComparison) -> Compa
         seconds=measuring.spent_s,
         was_cut=measuring.is_over,
         simulated=site.node is not None,
-        bounds=tuple(results.bounds_of(asked.b, table, site.scale.n_ranks)),
+        bounds=tuple(results.find_bounds(asked.b, table, site.scale.n_ranks)),
         remarks=tuple(_remarks(measuring)),
     )
 
@@ -505,7 +505,7 @@ def _table(prepared: PreparedComparison, measuring: OngoingComparison) -> pd.Dat
         ran = _ran(prepared, measuring, one)
         for cell, row in rows.items():
             row[at] = ran.get(cell, "")
-    table = with_reasons(pd.DataFrame(list(rows.values())), {})[list(results.COLUMNS)]
+    table = add_reasons(pd.DataFrame(list(rows.values())), {})[list(results.COLUMNS)]
     ordered: pd.DataFrame = table.sort_values(["collective", "nbytes"], ignore_index=True)
     return ordered
 

@@ -16,11 +16,11 @@ from rccltune.compare.judging import A, B
 from rccltune.compare.reasons import (
     Reason,
     SizeReason,
-    by_third_side,
-    by_what_it_ran,
-    by_what_ran,
+    add_reasons,
+    find_reason,
+    find_why_not,
+    judge_third_side,
     unknown,
-    with_reasons,
 )
 from rccltune.compare.restoring import RestoredSize, restore
 from rccltune.compare.results import ComparisonResult
@@ -45,7 +45,7 @@ _BUDGET: Final = "the budget is spent"
 Reasons: TypeAlias = dict[Cell, SizeReason]
 
 
-def explained(found: ComparisonResult, measuring: OngoingComparison) -> ComparisonResult:
+def explain_differences(found: ComparisonResult, measuring: OngoingComparison) -> ComparisonResult:
     """What was found, with the reason of each size at which the sides differ.
 
     Sides of one library and environment have none: who compares two settings knows them.
@@ -72,7 +72,7 @@ def explained(found: ComparisonResult, measuring: OngoingComparison) -> Comparis
         strict=True,
     ):
         cell = (str(collective), int(nbytes))
-        reason = by_what_ran(a_ran, b_ran)
+        reason = find_reason(a_ran, b_ran)
         if isinstance(reason, SizeReason):
             reasons[cell] = reason
         else:
@@ -80,7 +80,7 @@ def explained(found: ComparisonResult, measuring: OngoingComparison) -> Comparis
     if answers and measuring.is_over:
         reasons |= dict.fromkeys(answers, unknown(_BUDGET))
     elif answers:
-        third = third_of(measuring, answers)
+        third = prepare_third_side(measuring, answers)
         reasons |= _measured(third, verdicts)
         restores = {
             cell: (answers[cell], one.gain)
@@ -90,10 +90,12 @@ def explained(found: ComparisonResult, measuring: OngoingComparison) -> Comparis
             and verdicts[cell] is Verdict.SLOWER
         }
     restored = restore(found, b, restores, measuring.scope)
-    return replace(found, table=with_reasons(found.table, reasons), restored=restored)
+    return replace(found, table=add_reasons(found.table, reasons), restored=restored)
 
 
-def third_of(measuring: OngoingComparison, answers: Mapping[Cell, Setting]) -> OngoingComparison:
+def prepare_third_side(
+    measuring: OngoingComparison, answers: Mapping[Cell, Setting]
+) -> OngoingComparison:
     """A comparison of A, B and the third side that could start now.
 
     Args:
@@ -143,7 +145,7 @@ def _measured(third: OngoingComparison, verdicts: Mapping[Cell, Verdict]) -> Rea
             reasons[cell] = unknown(_BUDGET if third.is_over else f"{told.side.name} was not timed")
             continue
         one = against_a[cell]
-        reasons[cell] = by_third_side(
+        reasons[cell] = judge_third_side(
             verdict,
             Verdict(one["verdict"]),
             (one["ratio"], one["low"], one["high"]),
@@ -162,7 +164,7 @@ def _why_not(third: OngoingComparison) -> Reasons:
     ):
         cell = (str(collective), int(nbytes))
         wanted = told.answers.get(cell)
-        reason = None if wanted is None else by_what_it_ran(wanted, setting_of(ran))
+        reason = None if wanted is None else find_why_not(wanted, setting_of(ran))
         if reason is not None:
             reasons[cell] = reason
     for cell in third.wrong(told):

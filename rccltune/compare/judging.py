@@ -39,7 +39,7 @@ HARM: Final = frozenset((Verdict.SLOWER, Verdict.WRONG, Verdict.FAILED))
 DIFFERS: Final = frozenset((Verdict.SLOWER, Verdict.FASTER))
 
 
-def with_stalls(timings: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
+def mark_stalls(timings: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
     """Timings with their logarithms, missing where a timing stood still.
 
     Args:
@@ -62,7 +62,7 @@ def means(rows: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
     """Mean log time of each replicate in each cell, without timings that stood still.
 
     Args:
-        rows: as :func:`with_stalls` makes them, with ``replicate``.
+        rows: as :func:`mark_stalls` makes them, with ``replicate``.
         cell: as there.
 
     Returns:
@@ -76,9 +76,9 @@ def means(rows: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
     return found
 
 
-def log_times(timings: pd.DataFrame) -> pd.DataFrame:
+def mean_log_times(timings: pd.DataFrame) -> pd.DataFrame:
     """Mean log time of each replicate at each size; see :func:`means`."""
-    return means(with_stalls(timings))
+    return means(mark_stalls(timings))
 
 
 def judge(
@@ -103,7 +103,7 @@ def judge(
     nothing: pd.DataFrame = pd.DataFrame(columns=list(COLUMNS))
     if timings.empty:
         return nothing
-    logs = log_times(timings)
+    logs = mean_log_times(timings)
     found: dict[tuple[str, int, str], LogMean | None] = {}
     for (collective, timing), own in logs.groupby(["collective", "timing"], sort=False):
         wide = own.pivot_table(values="log", index="replicate", columns=["side", "nbytes"])
@@ -128,7 +128,7 @@ def judge(
         # Nobody decides by another number than the files have.
         ratio, low, high = (round_number(math.exp(each)) for each in (log, *ends))
         is_judged = one is not None and min(n_a, n_b) >= least
-        verdict = verdict_of(low, high, margin) if is_judged else Verdict.UNDECIDED
+        verdict = decide_verdict(low, high, margin) if is_judged else Verdict.UNDECIDED
         times = (round_number(math.exp(log_a)), round_number(math.exp(log_b)))
         rows.append((*cell, *times, ratio, low, high, n_a, n_b, stalls_a, stalls_b, verdict.value))
     table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -154,7 +154,7 @@ def _estimates(
     return [None if one is None or other is None else one + other for one, other in both]
 
 
-def verdict_of(low: float, high: float, margin: float) -> Verdict:
+def decide_verdict(low: float, high: float, margin: float) -> Verdict:
     """What an interval of the ratio says.
 
     Args:

@@ -146,7 +146,7 @@ CHANGES: Final = (
 )
 
 
-def known_changes(
+def find_known_changes(
     table: pd.DataFrame, libraries: tuple[str | None, str | None], sides: tuple[NewerSide, ...]
 ) -> Iterator[ReleaseChange]:
     """Changes between the releases of two sides that a comparison shows.

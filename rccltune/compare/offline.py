@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from rccltune.analyse.points import IDLE, without_rough
 from rccltune.compare import judging
 from rccltune.compare.judging import LEAST_REPLICATES, A, B
-from rccltune.compare.reasons import with_reasons
+from rccltune.compare.reasons import add_reasons
 from rccltune.compare.results import COLUMNS, ComparisonResult
 from rccltune.model.errors import TooLittleDataError
 from rccltune.model.reporter import Reporter
@@ -77,7 +77,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
         folder=None,
         a=str(a),
         b=str(b),
-        table=with_reasons(judged, {})[list(COLUMNS)],
+        table=add_reasons(judged, {})[list(COLUMNS)],
         question={},
         margin=margin,
         repeats=repeats,

@@ -79,7 +79,7 @@ def unknown(because: str) -> SizeReason:
     return SizeReason(reason=Reason.UNKNOWN, because=because)
 
 
-def by_what_ran(a_ran: str, b_ran: str) -> SizeReason | Setting:
+def find_reason(a_ran: str, b_ran: str) -> SizeReason | Setting:
     """The reason, where what ran says it already; else A's setting, which B is to be told.
 
     Args:
@@ -102,7 +102,7 @@ def by_what_ran(a_ran: str, b_ran: str) -> SizeReason | Setting:
     return a
 
 
-def by_what_it_ran(told: Setting, executed: Setting | None) -> SizeReason | None:
+def find_why_not(told: Setting, executed: Setting | None) -> SizeReason | None:
     """The reason, where B did not run what it was told; None where it did.
 
     Args:
@@ -118,7 +118,7 @@ def by_what_it_ran(told: Setting, executed: Setting | None) -> SizeReason | None
     return unknown(f"B told {told} runs {executed}")
 
 
-def by_third_side(
+def judge_third_side(
     verdict: Verdict,
     told: Verdict,
     ratio: tuple[float, float, float],
@@ -149,7 +149,7 @@ def by_third_side(
     )
 
 
-def with_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]) -> pd.DataFrame:
+def add_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]) -> pd.DataFrame:
     """A table of a comparison with the columns of reasons, which are empty where none is known.
 
     Args:

@@ -89,7 +89,7 @@ def restore(
             one.unlink(missing_ok=True)
         return None
     site = b.instrument.site
-    placement = placement_of(site.seating.place)
+    placement = find_placement(site.seating.place)
     zones: list[Zone] = []
     for name, own in found.table.groupby("collective", sort=False):
         target = Target(
@@ -99,7 +99,7 @@ def restore(
         )
         chosen = {nbytes: one for (collective, nbytes), one in sizes.items() if collective == name}
         if chosen:
-            zones += zones_of(target, sorted(map(int, own["nbytes"])), chosen)
+            zones += make_zones(target, sorted(map(int, own["nbytes"])), chosen)
     largest = max(last for *_, last in scope.sizes.values())
     document = _document(found, b, tuple(zones), placement, largest)
     text = writer.render(document)
@@ -110,14 +110,14 @@ def restore(
     return RestoredRules(path=path, n_rules=len(rules_of(zones)))
 
 
-def placement_of(place: RankLocation) -> str | None:
+def find_placement(place: RankLocation) -> str | None:
     """The placement that rules are for alone; None where ranks can lie in no other."""
     if place.name == RankPlacement.NODE.value or set(place.equivalent) == {place.name}:
         return None
     return place.name
 
 
-def zones_of(
+def make_zones(
     target: Target, measured: Sequence[int], chosen: Mapping[int, RestoredSize]
 ) -> Iterator[Zone]:
     """Every size in a zone: with the old choice, or left to the library.

@@ -271,7 +271,7 @@ def ranges_of(table: pd.DataFrame) -> Iterator[SizeRange]:
             )
 
 
-def bounds_of(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathBound]:
+def find_bounds(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathBound]:
     """Up to which size the paths of a side's entries gain.
 
     Args:

@@ -35,9 +35,9 @@ from rccltune.session import files, store
 from rccltune.session.samples import load_frame
 from rccltune.simulate import compiled
 from rccltune.verify import pairs
-from rccltune.verify.executed import Executed, executed_by
+from rccltune.verify.executed import Executed, read_executed
 from rccltune.verify.pairs import VerificationCalls
-from rccltune.verify.rewriting import digest_of, of_scale, strip_comments
+from rccltune.verify.rewriting import hash_rules, select_rules, strip_comments
 from rccltune.verify.site_and_idle import SiteAndIdle
 from rccltune.verify.verdict import IdleEffect
 
@@ -55,7 +55,7 @@ class CallResult:
     """What came of calling both sides.
 
     Attributes:
-        pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
+        pairs: as :func:`rccltune.verify.pairs.pair_times` makes it.
         checked: sizes whose results were compared, with the rules.
         wrong: those of them that were wrong.
         failed: why nothing is known of a collective's rules, where they hung or crashed.
@@ -192,22 +192,22 @@ class CommunicatorPairs:
         if self.site.node is not None:
             files.write_atomically(self.session / store.NODE_FILE, compiled.written(self.site.node))
         rules, calls = strip_comments(text), self._calls(text, only)
-        digest = digest_of(rules, self._conditions())
+        digest = hash_rules(rules, self._conditions())
         measuring, since = self.measuring, time.monotonic()
         n = self.n_communicators or usual_communicators(
             self.site.scale.n_ranks, _communicator_s(self.table)
         )
-        unit = pairs.unit(calls, n, digest, rules)
+        unit = pairs.plan_communicators(calls, n, digest, rules)
         if calls.sizes and not measuring.remaining(unit):
             self.reporter.say("Reused the measurement of these rules")
         measuring.complete(unit)
         table = measuring.table()
         table = table[(table["purpose"] == plan.VERIFY) & (table["rules"] == digest)]
         return CallResult(
-            pairs=pairs.ratios(table),
+            pairs=pairs.pair_times(table),
             checked=_checked(table),
             wrong=_wrong(table, self.session / runs.FOLDER),
-            executed=executed_by(table),
+            executed=read_executed(table),
             failed={
                 one.collective: f"{', '.join(f.words for f in one.failures)} with the rules"
                 for one in measuring.failed_rules(digest)
@@ -230,14 +230,14 @@ class CommunicatorPairs:
 
     def _calls(self, text: str, only: Sequence[Rule]) -> VerificationCalls:
         scale = self.site.scale
-        rules = of_scale(read_rules(text.encode()), scale)
+        rules = select_rules(read_rules(text.encode()), scale)
         # With other variables the library may change it elsewhere.
-        changes = {} if self.needs else pairs.changes_in(self.table)
+        changes = {} if self.needs else pairs.find_changes(self.table)
         captures = passes.captures(self.table)
         named = {one.collective for one in only}
         return VerificationCalls(
             sizes=tuple(
-                pairs.sizes_of(rules, one, sizes, changes.get(one.value, ()), scale, only=only)
+                pairs.choose_sizes(rules, one, sizes, changes.get(one.value, ()), scale, only=only)
                 for one, sizes in self.swept.items()
                 if not only or one in named
             ),
@@ -245,7 +245,7 @@ class CommunicatorPairs:
             dtype=self.dtype,
             op=self.op,
             captures=captures,
-            registers=captures and pairs.registers(self.table),
+            registers=captures and pairs.tells_registered(self.table),
             timing=self.timing,
             checked_up_to=self.instrument.checked_up_to,
             quiet_from=_quiet_from(self.table),

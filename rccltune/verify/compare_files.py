@@ -22,8 +22,8 @@ from rccltune.ranks import plan
 from rccltune.ranks.plan import CollectiveCall, Label, Step
 from rccltune.ranks.rows import setting_of
 from rccltune.rules.rule_file import read_rules
-from rccltune.verify.pairs import TURNS, answering, ratios
-from rccltune.verify.rewriting import digest_of, of_scale, strip_comments
+from rccltune.verify.pairs import TURNS, find_rule, pair_times
+from rccltune.verify.rewriting import hash_rules, select_rules, strip_comments
 from rccltune.verify.sizes import PairTable, verdict_at
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def is_better(
     Raises:
         RccltuneError: as the rank program's runs do.
     """
-    mine = of_scale(read_rules(text.encode()), measuring.ground.place.scale)
+    mine = select_rules(read_rules(text.encode()), measuring.ground.place.scale)
     here, there = _library_choices(measuring.table(), IDLE), _library_choices(site, BASELINE)
     content = strip_comments(text)
-    digest = digest_of(content, [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
+    digest = hash_rules(content, [_BESIDE, *(f"{one.line} {one.setting}" for one in rules)])
     calls = {
         call: setting
         for call in measuring.scope.calls()
@@ -75,7 +75,7 @@ def is_better(
     }
     measuring.complete(passes.RunPlan(plugin=True, communicators=communicators, rules=content))
     table = measuring.table()
-    pairs = ratios(table[table["rules"] == digest])
+    pairs = pair_times(table[table["rules"] == digest])
     verdicts = {
         verdict
         for _, rows in pairs.groupby("collective", sort=False)
@@ -88,7 +88,7 @@ def _setting_at(
     call: CollectiveCall, rules: Sequence[Rule], chosen: Mapping[tuple[str, int], Setting]
 ) -> Setting | None:
     """Setting that a side runs: of its rule, else the library's choice; None where nobody knows."""
-    rule = answering(rules, call.collective, call.nbytes)
+    rule = find_rule(rules, call.collective, call.nbytes)
     return rule.setting if rule else chosen.get((call.collective.value, call.nbytes))
 
 

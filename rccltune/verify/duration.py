@@ -26,7 +26,7 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
                 max_nbytes=swept[-1],
                 setting=_SETTING,
             )
-            sizes.append(pairs.sizes_of([rule], collective, swept, (), scale))
+            sizes.append(pairs.choose_sizes([rule], collective, swept, (), scale))
     calls = VerificationCalls(
         sizes=tuple(sizes),
         placements=wanted.placements,
@@ -35,5 +35,5 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
         timing=wanted.timing,
         checked_up_to=wanted.checked_up_to,
     )
-    unit = pairs.unit(calls, usual_communicators(scale.n_ranks), "", "")
+    unit = pairs.plan_communicators(calls, usual_communicators(scale.n_ranks), "", "")
     return passes.expected_s(unit.communicators, prepared.instrument.ground)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Executed: TypeAlias = Mapping[Collective, Mapping[int, RanAt]]
 
 
-def executed_by(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
+def read_executed(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
     """What ran at each size that a rule answered, by collective; nothing where no log says.
 
     Args:
@@ -40,7 +40,7 @@ def executed_by(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
     return found
 
 
-def at_ends(executed: Mapping[int, RanAt], low: int, high: int) -> tuple[RanAt, ...]:
+def find_ends(executed: Mapping[int, RanAt], low: int, high: int) -> tuple[RanAt, ...]:
     """What ran at the first and the last size of a rule that was called."""
     inside = sorted(nbytes for nbytes in executed if low <= nbytes <= high)
     return tuple(executed[nbytes] for nbytes in dict.fromkeys((*inside[:1], *inside[-1:])))

@@ -39,7 +39,7 @@ from rccltune.model.units import format_size
 from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import LOOP
-from rccltune.verify.pairs import answering, is_called
+from rccltune.verify.pairs import find_rule, is_called
 from rccltune.verify.site_and_idle import EQUAL
 from rccltune.verify.sizes import SLIGHT, PairTable, verdict_at
 from rccltune.verify.verdict import RuleVerdict
@@ -97,7 +97,7 @@ def judge(
     """Judge every rule and every size.
 
     Args:
-        pairs: as :func:`rccltune.verify.pairs.ratios` makes it.
+        pairs: as :func:`rccltune.verify.pairs.pair_times` makes it.
         rules: of this scale, in the file's order.
         min_gain: what a rule must gain, 0.02 for 2 %.
         checked: sizes whose results under the rules were compared.
@@ -113,7 +113,7 @@ def judge(
         Collective(name): PairTable(rows) for name, rows in pairs.groupby("collective", sort=False)
     }
     n_sizes = sum(
-        answering(rules, name, int(nbytes)) is not None
+        find_rule(rules, name, int(nbytes)) is not None
         for name, table in tables.items()
         for nbytes in table.nbytes
     )
@@ -152,7 +152,7 @@ def judge(
 def _answered_sizes(rules: Sequence[Rule], rule: Rule, table: PairTable) -> Indices:
     """Sizes that a rule answered, or was asked for first where none did."""
     sizes = zip(table.nbytes, table.answers, strict=True)
-    answered = [answering(rules, rule.collective, int(n), words) is rule for n, words in sizes]
+    answered = [find_rule(rules, rule.collective, int(n), words) is rule for n, words in sizes]
     return np.flatnonzero(answered)
 
 
@@ -167,7 +167,7 @@ def _why_gone(
     if not is_called(rule):
         return RuleState.UNDECIDED, "its regBuff or numPipeOps is of calls that are not timed"
     if not len(at):
-        firsts = (answering(rules, rule.collective, int(n)) for n in table.nbytes)
+        firsts = (find_rule(rules, rule.collective, int(n)) for n in table.nbytes)
         # Where it comes first, a rule behind it answered.
         return _NOT_SELECTABLE if any(one is rule for one in firsts) else _UNTIMED
     if not table.is_asked[at].any():

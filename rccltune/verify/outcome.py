@@ -21,9 +21,9 @@ from rccltune.rules.rule_file import read_rules
 from rccltune.rules.rule_order import count_rules
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CallResult, CommunicatorPairs
-from rccltune.verify.executed import at_ends
+from rccltune.verify.executed import find_ends
 from rccltune.verify.judge import JudgedFile
-from rccltune.verify.rewriting import of_scale
+from rccltune.verify.rewriting import select_rules
 from rccltune.verify.verdict import (
     BitsTime,
     RanAt,
@@ -139,7 +139,7 @@ class OngoingVerification:
             self.executed.setdefault(name, {}).update(by_size)
 
 
-def result_of(
+def make_result(
     verifying: OngoingVerification,
     text: str,
     *,
@@ -149,22 +149,24 @@ def result_of(
 ) -> VerificationResult:
     """All that was found, as one record."""
     request, site, sides = verifying.request, verifying.site, verifying.sides
-    rules = of_scale(read_rules(text.encode()), verifying.scale)
+    rules = select_rules(read_rules(text.encode()), verifying.scale)
     standings = tuple(
         replace(
             _in_file(one, rules),
-            ran=at_ends(verifying.executed.get(one.collective, {}), one.min_nbytes, one.max_nbytes),
+            ran=find_ends(
+                verifying.executed.get(one.collective, {}), one.min_nbytes, one.max_nbytes
+            ),
         )
         for one in judged.rules
     )
     unneeded: tuple[str, ...] = ()
     if not request.keep_losers:
         text = _with_evidence(verifying, text, standings)
-        text, unneeded = rewriting.without_unneeded(text, verifying.request.environment)
+        text, unneeded = rewriting.drop_unneeded_needs(text, verifying.request.environment)
     after = read_rules(text.encode())
-    standings = tuple(_in_file(one, of_scale(after, verifying.scale)) for one in standings)
+    standings = tuple(_in_file(one, select_rules(after, verifying.scale)) for one in standings)
     beside = sides.octaves()
-    count = count_rules(of_scale(after, verifying.scale))
+    count = count_rules(select_rules(after, verifying.scale))
     file = VerdictFile(
         path=None if request.keep_losers else str(request.output),
         simulated=site.node is not None,
@@ -237,11 +239,11 @@ def _with_evidence(
     beyond = _beyond_needs(verifying, read_rules(text.encode()).needs)
     if beyond:
         how += f"; with {' '.join(f'{a}={b}' for a, b in beyond)} on both sides"
-    evidence = {one.line: evidence_of(one) for one in standings if one.is_kept and one.line}
-    return rewriting.with_evidence(text, evidence, [how])
+    evidence = {one.line: describe_evidence(one) for one in standings if one.is_kept and one.line}
+    return rewriting.write_evidence(text, evidence, [how])
 
 
-def evidence_of(one: RuleVerdict) -> str:
+def describe_evidence(one: RuleVerdict) -> str:
     """``1.20x (1.18 to 1.22) by graph over 12 sizes; launched one by one 1.01x (0.97 to 1.05)``."""
     if one.state is RuleState.KEEPS_BITS:
         return f"the same bits at {one.n_sizes} sizes" if one.n_sizes else "adds nothing"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from rccltune.compare.judging import A, B, means, with_stalls
+from rccltune.compare.judging import A, B, mark_stalls, means
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.rule import Rule
@@ -153,7 +153,7 @@ def is_called(rule: Rule) -> bool:
     return rule.num_pipe_ops in (None, 1) and rule.reg_buff in (None, 0)
 
 
-def answering(
+def find_rule(
     rules: Sequence[Rule], collective: Collective, nbytes: int, answer: str = ""
 ) -> Rule | None:
     """The rule that answers a size.
@@ -175,7 +175,7 @@ def answering(
     return next(chosen, own[0] if own else None)
 
 
-def sizes_of(
+def choose_sizes(
     rules: Sequence[Rule],
     collective: Collective,
     swept: Sequence[int],
@@ -207,7 +207,7 @@ def sizes_of(
         found = {
             nbytes
             for nbytes in _inside(low, high, between, grain)
-            if (first := answering(rules, collective, nbytes)) is not None
+            if (first := find_rule(rules, collective, nbytes)) is not None
             and (not only or first in only)
         }
         ruled |= found
@@ -223,7 +223,7 @@ def sizes_of(
         looped=tuple(sorted(looped)),
         typed=tuple(sorted(typed)),
         others=tuple(
-            sorted(n for n in others - ruled if n > 0 and answering(rules, collective, n) is None)
+            sorted(n for n in others - ruled if n > 0 and find_rule(rules, collective, n) is None)
         ),
         conditional=frozenset(
             nbytes
@@ -268,7 +268,7 @@ def _spread(sizes: Sequence[int], n: int) -> list[int]:
     return [sizes[round(k * (len(sizes) - 1) / (n - 1))] for k in range(n)]
 
 
-def changes_in(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
+def find_changes(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
     """Pairs of swept sizes between which the library changes its own choice, by collective.
 
     Args:
@@ -288,7 +288,7 @@ def changes_in(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
     return found
 
 
-def registers(table: pd.DataFrame) -> bool:
+def tells_registered(table: pd.DataFrame) -> bool:
     """Whether a tuner is told, in graphs, that buffers are registered; also where none was tried.
 
     Args:
@@ -298,7 +298,9 @@ def registers(table: pd.DataFrame) -> bool:
     return own.empty or bool((own["registered"] == "1").any())
 
 
-def unit(calls: VerificationCalls, n_communicators: int, digest: str, text: str) -> RunPlan:
+def plan_communicators(
+    calls: VerificationCalls, n_communicators: int, digest: str, text: str
+) -> RunPlan:
     """Communicators that a verification makes.
 
     Args:
@@ -320,7 +322,7 @@ def _checks(calls: VerificationCalls) -> Iterator[Step]:
     """One call of either side at every ruled size, whose result is compared."""
     most = calls.checked_up_to
     typed = (call for own in calls.sizes for call in _in_bfloat16(calls, own))
-    for call in (*calls_of(calls), *typed):
+    for call in (*list_calls(calls), *typed):
         kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
         yield Step(kind, IDLE, call)
         yield Step(kind, RULES, call)
@@ -334,7 +336,7 @@ def _calls(
             yield CollectiveCall(collective, calls.dtype, calls.op, placement, nbytes)
 
 
-def calls_of(calls: VerificationCalls) -> Iterator[CollectiveCall]:
+def list_calls(calls: VerificationCalls) -> Iterator[CollectiveCall]:
     """Every call of a ruled size."""
     for own in calls.sizes:
         yield from _calls(calls, own.collective, own.ruled)
@@ -378,7 +380,7 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
     return passes.loops_first(steps)
 
 
-def ratios(table: pd.DataFrame) -> pd.DataFrame:
+def pair_times(table: pd.DataFrame) -> pd.DataFrame:
     """Library against rules, a row for each communicator, size, placement and timing mode.
 
     Args:
@@ -404,7 +406,7 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
     cell = [*names, "replicate"]
     before = timed.groupby(cell, sort=False)["side"].shift()
     timed["is_first"] = before.notna() & (before != timed["side"])
-    timed = with_stalls(timed, names)
+    timed = mark_stalls(timed, names)
     found = _by_side(timed, names, "log").dropna(how="all")
     fresh, settled = (
         _by_side(rows, names, "log").reindex(found.index)

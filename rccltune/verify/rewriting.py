@@ -27,7 +27,7 @@ USE: Final = ("NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN", "RCCLTUNE_PLACEMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewrittenRules:
+class TrimmedRules:
     """A file as it is after judging.
 
     Attributes:
@@ -51,7 +51,7 @@ def strip_comments(text: str) -> str:
     return "".join(one for one in text.splitlines(keepends=True) if not one.startswith("# "))
 
 
-def digest_of(rules: str, conditions: Iterable[str]) -> str:
+def hash_rules(rules: str, conditions: Iterable[str]) -> str:
     """Twelve letters by which the calls of a rule file are told from those of others.
 
     Args:
@@ -62,7 +62,7 @@ def digest_of(rules: str, conditions: Iterable[str]) -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:12]
 
 
-def bound_to(text: str, release: str | None) -> str:
+def bind_to_library(text: str, release: str | None) -> str:
     """The file for the library that it is verified with; as it is where that is not known.
 
     Args:
@@ -83,7 +83,7 @@ def bound_to(text: str, release: str | None) -> str:
     return "\n".join([*kept[:place], line_format.library_line(release), *kept[place:]]) + "\n"
 
 
-def of_scale(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
+def select_rules(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
     """Rules that answer at this scale, in the file's order, fallbacks marked."""
     found: list[Rule] = []
     for one in file.rules:
@@ -104,7 +104,7 @@ def _takes_calls_of(first: Rule, other: Rule) -> bool:
     )
 
 
-def within(
+def clip_to_measured(
     text: str, rules: Sequence[Rule], measured: Mapping[str, tuple[int, int]]
 ) -> tuple[str, tuple[LeftToLibrary, ...]]:
     """The file with rules that reach no further than the sweep measured.
@@ -142,7 +142,7 @@ def within(
     return rewrite_lines(text, changes, ()), tuple(cuts)
 
 
-def apart(text: str, rules: Sequence[Rule]) -> str:
+def split_hidden(text: str, rules: Sequence[Rule]) -> str:
     """The file with every rule cut where one before it begins and ends.
 
     What one hides of another was not verified: it goes and stays with the rule before it, as a
@@ -168,7 +168,7 @@ def apart(text: str, rules: Sequence[Rule]) -> str:
     return rewrite_lines(text, changes, ())
 
 
-def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
+def read_earlier_cuts(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
     """What earlier verifications left to the library, as the file says it.
 
     Ranges of a file without sections may be of any collective, and are left out.
@@ -185,7 +185,7 @@ def cut_before(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
     )
 
 
-def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -> RewrittenRules:
+def trim_rules(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -> TrimmedRules:
     """The file without what is not kept; fallbacks that nobody needed go and stay with their rules.
 
     Args:
@@ -235,7 +235,7 @@ def narrowed(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -> 
                 parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
                 evidence="" if spans else "verify: goes with the rule before it, and was not timed",
             )
-    return RewrittenRules(text=rewrite_lines(text, changes, ()), cuts=tuple(cuts), kept=kept)
+    return TrimmedRules(text=rewrite_lines(text, changes, ()), cuts=tuple(cuts), kept=kept)
 
 
 def _others(rule: Rule, kept: Iterable[RuleVerdict]) -> list[RuleVerdict]:
@@ -287,7 +287,7 @@ def _change(
     )
 
 
-def with_evidence(text: str, evidence: Mapping[int, str], header: Sequence[str]) -> str:
+def write_evidence(text: str, evidence: Mapping[int, str], header: Sequence[str]) -> str:
     """The file with what its rules rest on above each, by line.
 
     Args:
@@ -303,7 +303,7 @@ def with_evidence(text: str, evidence: Mapping[int, str], header: Sequence[str])
     return rewrite_lines(text, changes, [f"{VERIFIED_MARK} {one}" for one in header])
 
 
-def exports_without(text: str, lost: Mapping[str, str]) -> str:
+def drop_exports(text: str, lost: Mapping[str, str]) -> str:
     """Exports that emit-config wrote, without those that do harm or that nothing needs.
 
     Args:
@@ -318,7 +318,7 @@ def exports_without(text: str, lost: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def without_unneeded(
+def drop_unneeded_needs(
     text: str, environment: Collection[tuple[str, str]]
 ) -> tuple[str, tuple[str, ...]]:
     """The file without needs that no rule of it has any more, and their names.

@@ -37,7 +37,7 @@ from rccltune.rules.rule_order import subtract_rules
 from rccltune.session.samples import load_frame
 from rccltune.verify.judge import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
-from rccltune.verify.rewriting import digest_of, of_scale, strip_comments
+from rccltune.verify.rewriting import hash_rules, select_rules, strip_comments
 from rccltune.verify.verdict import BitsTime, RuleVerdict
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
         VerificationError: a bit differs; it says where.
     """
     sides, scale = verifying.sides, verifying.scale
-    rules = of_scale(read_rules(text.encode()), scale)
+    rules = select_rules(read_rules(text.encode()), scale)
     content = strip_comments(text)
-    digest = digest_of(content, [str(sides.instrument.ground.library.file), "bits"])
+    digest = hash_rules(content, [str(sides.instrument.ground.library.file), "bits"])
     fastest = _fastest(verifying)
     communicators = {
         Label(plan.VERIFY, number, digest): (
-            *probes_of(rules, scale.n_ranks, number),
+            *plan_probes(rules, scale.n_ranks, number),
             *_timings(verifying, rules, fastest, number),
         )
         for number in range(verifying.request.n_communicators or N_COMMUNICATORS)
@@ -111,7 +111,7 @@ def _probed(collective: Collective, low: int, high: int, n_ranks: int) -> tuple[
     return tuple(sorted({one for one in (first, middle, last) if first <= one <= last}))
 
 
-def probes_of(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step]:
+def plan_probes(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[Step]:
     """Probes of a file's rules in one communicator, and of sizes that they leave out.
 
     Args:

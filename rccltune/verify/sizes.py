@@ -30,7 +30,7 @@ class PairTable:
     """Pairs of one collective as arrays: [replicate, placement, size].
 
     Args:
-        pairs: as :func:`rccltune.verify.pairs.ratios` makes it, of one collective.
+        pairs: as :func:`rccltune.verify.pairs.pair_times` makes it, of one collective.
 
     Attributes:
         nbytes: called sizes, rising.
@@ -90,7 +90,7 @@ class PairTable:
                         verdict = Verdict.WRONG
                     elif nbytes in self.equivalent:
                         # What the same calls differ by is noise, of which there may be much.
-                        verdict = not_slower(one)
+                        verdict = judge_not_slower(one)
                     is_right = nbytes in checked and verdict is not Verdict.WRONG
                     yield SizeVerdict(
                         collective=collective,
@@ -133,9 +133,9 @@ def verdict_at(one: LogMean, level: float) -> Verdict:
         return Verdict.SLOWER
     if one.low() > 0:
         return Verdict.FASTER
-    return not_slower(one)
+    return judge_not_slower(one)
 
 
-def not_slower(one: LogMean) -> Verdict:
+def judge_not_slower(one: LogMean) -> Verdict:
     """Verdict by whether a loss that counts is excluded."""
     return Verdict.NOT_SLOWER if one.low() > _NOT_SLOWER else Verdict.UNDECIDED

@@ -43,10 +43,10 @@ from rccltune.verify.outcome import (
     OngoingVerification,
     VerificationResult,
     VerifyRequest,
-    result_of,
+    make_result,
 )
-from rccltune.verify.pairs import answering
-from rccltune.verify.rewriting import of_scale
+from rccltune.verify.pairs import find_rule
+from rccltune.verify.rewriting import select_rules
 from rccltune.verify.verdict import RuleVerdict
 
 _NO_RULES: Final = "write one with rccltune emit-config, or name another with --rules."
@@ -129,25 +129,27 @@ def _prepare_text(
     """
     request, site, scale = verifying.request, verifying.site, verifying.scale
     release = exact_release(name_library(site.library, site.fingerprint.arch_or_vendor))
-    text = rewriting.bound_to(rewriting.strip_evidence(grammar.text_of(content)), release)
-    before = count_rules(of_scale(file, scale))
+    text = rewriting.bind_to_library(rewriting.strip_evidence(grammar.text_of(content)), release)
+    before = count_rules(select_rules(file, scale))
     # A line that cannot be written again is told now, and not when all is measured.
     rewrite_lines(text, {}, ())
     if request.keep_losers or file.bits is not None:
         return text, (), before
     reach = {name.value: (sizes[0], sizes[-1]) for name, sizes in verifying.sides.swept.items()}
     # Its lines are no longer those of the file.
-    text, unswept = rewriting.within(text, of_scale(read_rules(text.encode()), scale), reach)
-    rules = of_scale(read_rules(text.encode()), scale)
+    text, unswept = rewriting.clip_to_measured(
+        text, select_rules(read_rules(text.encode()), scale), reach
+    )
+    rules = select_rules(read_rules(text.encode()), scale)
     if not rules:
         raise CommandLineError(
             "none of these rules is for a size that this sweep has: nothing can be verified",
             where=str(request.rules),
             hint="sweep the sizes that they are for (--min-bytes, --max-bytes).",
         )
-    text = rewriting.apart(text, rules)
+    text = rewriting.split_hidden(text, rules)
     # One that became two counts twice.
-    after = count_rules(of_scale(read_rules(text.encode()), scale))
+    after = count_rules(select_rules(read_rules(text.encode()), scale))
     return text, unswept, before.plus(after, count_rules(rules))
 
 
@@ -169,7 +171,7 @@ def _write(result: VerificationResult, request: VerifyRequest, site: Site) -> No
     files.write_atomically(result.path, result.text)
     exports = result.path.with_suffix(".env")
     if exports.exists() and result.lost_exports:
-        left = rewriting.exports_without(exports.read_text("utf-8"), result.lost_exports)
+        left = rewriting.drop_exports(exports.read_text("utf-8"), result.lost_exports)
         files.write_atomically(exports, left)
     verdict_store.write_verdict(request.folder, _verdict_name(request, site), result.file)
 
@@ -240,7 +242,7 @@ def _check_rules(file: RuleFile, request: VerifyRequest, scale: Scale) -> None:
             where=str(request.rules),
             hint="the library chooses by itself, as without the file.",
         )
-    if not count_rules(of_scale(file, scale)).rules:
+    if not count_rules(select_rules(file, scale)).rules:
         raise CommandLineError(
             f"no rule of this file is for {scale}",
             where=str(request.rules),
@@ -282,18 +284,18 @@ def _measure_and_judge(
     file = read_rules(text.encode())
     if file.bits is not None:
         judged = same_bits.judge_bits(verifying, text, file.bits)
-        return result_of(verifying, text, judged=judged, cuts=(), before=before)
-    rules = of_scale(file, scale)
+        return make_result(verifying, text, judged=judged, cuts=(), before=before)
+    rules = select_rules(file, scale)
     judged = _call_and_judge(verifying, text, rules)
-    cuts = [*rewriting.cut_before(text, scale), *unswept]
+    cuts = [*rewriting.read_earlier_cuts(text, scale), *unswept]
     if not request.keep_losers:
-        first = rewriting.narrowed(text, rules, judged.rules)
+        first = rewriting.trim_rules(text, rules, judged.rules)
         # One of which several parts are kept counts as so many.
         n_more = sum(len(parts) - 1 for parts in first.kept.values() if parts)
         before = replace(before, rules=before.rules + n_more)
         text, judged, more = _judge_trimmed(verifying, first.text, judged)
         cuts += [*first.cuts, *more]
-    return result_of(verifying, text, judged=judged, cuts=cuts, before=before)
+    return make_result(verifying, text, judged=judged, cuts=cuts, before=before)
 
 
 def _call_and_judge(
@@ -337,9 +339,9 @@ def _judge_trimmed(
     trimmed = [one for one in judged.rules if one.state is RuleState.NOT_PROVEN]
     if not trimmed:
         return text, judged, ()
-    rules = of_scale(read_rules(text.encode()), verifying.scale)
+    rules = select_rules(read_rules(text.encode()), verifying.scale)
     answers = [
-        answering(rules, part.collective, part.min_nbytes, str(part.setting)) for part in trimmed
+        find_rule(rules, part.collective, part.min_nbytes, str(part.setting)) for part in trimmed
     ]
     again = [rule for rule in rules if any(rule is one for one in answers)]
     verifying.reporter.say(
@@ -348,7 +350,7 @@ def _judge_trimmed(
     n_rules = sum(not one.fallback for one in rules)
     fresh = _call_and_judge(verifying, text, rules, only=again, n_rules=n_rules)
     verdicts = [_with_registered(one, trimmed) for one in _join_parts(fresh.rules, again)]
-    left = rewriting.narrowed(text, rules, verdicts)
+    left = rewriting.trim_rules(text, rules, verdicts)
 
     def is_again(size: SizeVerdict) -> bool:
         return any(one.collective is size.collective and one.reaches(size.nbytes) for one in again)

@@ -23,7 +23,7 @@ from rccltune.report.contents import read_contents
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify import same_bits
 from rccltune.verify.communicators import CommunicatorPairs
-from rccltune.verify.rewriting import digest_of, of_scale
+from rccltune.verify.rewriting import hash_rules, select_rules
 
 SESSION = Path("rccltune-session")
 # Of 4 ranks with two ring orders these add by another tree, or by several.
@@ -90,7 +90,7 @@ def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) 
 
 def _probed(rows: str) -> list[int]:
     file = read_rules(f"#@ bits trees-1\n{rows}#@ end {rows.count('reduce,')}\n".encode())
-    return [step.call.nbytes for step in same_bits.probes_of(file.rules, 4, 0)]
+    return [step.call.nbytes for step in same_bits.plan_probes(file.rules, 4, 0)]
 
 
 def test_sizes_without_a_rule_are_probed_too() -> None:
@@ -147,10 +147,10 @@ def test_no_file_passes_whose_rule_is_of_another_class(rules: Path) -> None:
             ]
             made = text.replace(row, "\n".join(drawn.choice((lines, lines[::-1]))))
             made = made.replace("#@ end 1", "#@ end 2")
-            found = of_scale(read_rules(made.encode()), Scale(n_nodes=1, n_ranks=4))
+            found = select_rules(read_rules(made.encode()), Scale(n_nodes=1, n_ranks=4))
             assert len(found) == 2
-            digest = digest_of(made, [str(number)])
-            steps = tuple(same_bits.probes_of(found, 4, number))
+            digest = hash_rules(made, [str(number)])
+            steps = tuple(same_bits.plan_probes(found, 4, number))
             unit = RunPlan(
                 plugin=True, communicators={Label(plan.VERIFY, 0, digest): steps}, rules=made
             )

@@ -54,7 +54,7 @@ def drawn(seed: int, sizes: Sequence[int], factor: float, n: int = 8) -> pd.Data
 )
 def test_equal_comes_first(low: float, high: float, verdict: Verdict) -> None:
     """An interval within the margin is equal, also where it leaves 1 out."""
-    assert judging.verdict_of(low, high, 0.03) is verdict
+    assert judging.decide_verdict(low, high, 0.03) is verdict
 
 
 def test_the_interval_is_welchs() -> None:

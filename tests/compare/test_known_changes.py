@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rccltune.compare.known_changes import CHANGES, NewerSide, known_changes
+from rccltune.compare.known_changes import CHANGES, NewerSide, find_known_changes
 
 
 def side(*, n_nodes: int = 1, **variables: str) -> NewerSide:
@@ -24,7 +24,7 @@ def known(
     """Releases since which something is known, of a comparison at one size."""
     row = {"collective": collective, "verdict": verdict, "a_ran": ran[0], "b_ran": ran[1]}
     here = here or side()
-    found = known_changes(pd.DataFrame([row]), libraries, (here, here))
+    found = find_known_changes(pd.DataFrame([row]), libraries, (here, here))
     return [str(one).partition(":")[0].removeprefix("known since ") for one in found]
 
 

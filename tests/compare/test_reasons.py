@@ -17,14 +17,14 @@ from rccltune.compare import results
 from rccltune.compare.reasons import (
     Reason,
     SizeReason,
-    by_third_side,
-    by_what_it_ran,
-    by_what_ran,
+    add_reasons,
+    find_reason,
+    find_why_not,
+    judge_third_side,
     sentence,
     unknown,
-    with_reasons,
 )
-from rccltune.compare.restoring import placement_of, restore, zones_of
+from rccltune.compare.restoring import find_placement, make_zones, restore
 from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
 from rccltune.model.estimate import Estimate
@@ -55,7 +55,7 @@ KIB = 1 << 10
 )
 def test_what_ran_may_say_it_already(a_ran: str, b_ran: str, reason: str) -> None:
     """No third side is needed, or none would help."""
-    found = by_what_ran(a_ran, b_ran)
+    found = find_reason(a_ran, b_ran)
     assert isinstance(found, SizeReason)
     assert found.reason.value == reason
     assert (found.because == "") == (reason != "unknown")
@@ -67,7 +67,7 @@ def test_what_ran_may_say_it_already(a_ran: str, b_ran: str, reason: str) -> Non
 )
 def test_else_b_is_told_what_a_ran(a_ran: str, b_ran: str) -> None:
     """Algorithm, protocol and channels, as far as they are known."""
-    assert by_what_ran(a_ran, b_ran) == Setting.parse(a_ran)
+    assert find_reason(a_ran, b_ran) == Setting.parse(a_ran)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_else_b_is_told_what_a_ran(a_ran: str, b_ran: str) -> None:
 )
 def test_the_third_side_tells_choice_from_kernel(verdict: str, told: str, reason: str) -> None:
     """By how B is with A's setting."""
-    found = by_third_side(Verdict(verdict), Verdict(told), (1.0, 0.99, 1.01))
+    found = judge_third_side(Verdict(verdict), Verdict(told), (1.0, 0.99, 1.01))
     assert found.reason.value == reason
 
 
@@ -104,7 +104,7 @@ def rows(n: int, reason: SizeReason, **columns: str | float) -> pd.DataFrame:
     }
     found = pd.DataFrame(own)
     cells = zip(found["collective"], found["nbytes"], strict=True)
-    return with_reasons(found, dict.fromkeys(cells, reason))
+    return add_reasons(found, dict.fromkeys(cells, reason))
 
 
 def said(found: pd.DataFrame) -> str:
@@ -224,7 +224,7 @@ def test_a_setting_that_b_does_not_run_explains_nothing(compare: Callable[..., i
 )
 def test_a_bound_on_channels_is_a_reason(ran: str, reason: Reason | None) -> None:
     """NCCL_MAX_NCHANNELS=8 cuts what a tuner asks for, too: seen on 2 x H200, NCCL 2.28.9."""
-    found = by_what_it_ran(Setting.parse("ring/ll/16"), setting_of(ran))
+    found = find_why_not(Setting.parse("ring/ll/16"), setting_of(ran))
     assert (found.reason if found else None) is reason
 
 
@@ -239,7 +239,7 @@ def test_every_size_is_in_a_rule_or_left_to_the_library() -> None:
     """A rule ends at its last size, or before the next one's first."""
     gains = [Estimate(value=one, low=one - 0.1, high=one + 0.1, n=8) for one in (1.2, 1.5, 1.8)]
     chosen = {200: (RING, gains[0]), 400: (RING, gains[1]), 800: (TREE, gains[2])}
-    found = list(zones_of(TARGET, [100, 200, 400, 800, 1600], chosen))
+    found = list(make_zones(TARGET, [100, 200, 400, 800, 1600], chosen))
     left, more = "the old choice is not proven to be faster", "not measured"
     assert [(one.min_nbytes, one.max_nbytes, one.setting or one.reason) for one in found] == [
         (0, 99, more),
@@ -252,17 +252,17 @@ def test_every_size_is_in_a_rule_or_left_to_the_library() -> None:
     assert found[2].gain is not None
     assert (found[2].gain.low, found[2].gain.high) == pytest.approx((1.1, 1.6))
     assert found[2].gain.value == pytest.approx((1.2 * 1.5) ** 0.5)
-    assert [one.setting for one in zones_of(TARGET, [100, 200], {})] == [None] * 3
+    assert [one.setting for one in make_zones(TARGET, [100, 200], {})] == [None] * 3
 
 
 def test_rules_are_for_the_placement_that_was_measured() -> None:
     """Unless the ranks fill the node, or can lie in no other."""
     some = Scale(n_nodes=1, n_ranks=4)
-    assert placement_of(RankLocation(name="node", scale=some)) is None
-    assert placement_of(RankLocation(name="one-oam", scale=some)) == "one-oam"
+    assert find_placement(RankLocation(name="node", scale=some)) is None
+    assert find_placement(RankLocation(name="one-oam", scale=some)) == "one-oam"
     both = ("one-oam", "one-per-oam")
-    assert placement_of(RankLocation(name="one-oam", scale=some, equivalent=both)) == "one-oam"
-    assert placement_of(RankLocation(name="one-oam", scale=some, equivalent=both[:1])) is None
+    assert find_placement(RankLocation(name="one-oam", scale=some, equivalent=both)) == "one-oam"
+    assert find_placement(RankLocation(name="one-oam", scale=some, equivalent=both[:1])) is None
 
 
 def test_b_that_fails_with_the_old_setting_explains_nothing(compare: Callable[..., int]) -> None:

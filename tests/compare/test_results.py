@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rccltune.compare.reasons import ran_words
-from rccltune.compare.results import COLUMNS, ComparisonResult, bounds_of, ranges_of
+from rccltune.compare.results import COLUMNS, ComparisonResult, find_bounds, ranges_of
 from rccltune.compare.sides import parse_side
 from rccltune.variants.catalog import load_catalog
 
@@ -75,14 +75,14 @@ def test_channels_of_a_setting_are_said_together(ran: tuple[str, ...], words: st
 def test_a_path_gains_up_to_a_size() -> None:
     """What is faster behind a size at which it is slower does not count; the line says all."""
     side = parse_side("mscclpp", load_catalog())
-    (bound,) = bounds_of(side, TABLE, 8)
+    (bound,) = find_bounds(side, TABLE, 8)
     assert str(bound) == (
         "mscclpp gains up to 2 KiB (all_reduce): export RCCL_MSCCLPP_ENABLE=1 "
         "RCCL_MSCCLPP_THRESHOLD=2048"
     )
-    (nowhere,) = bounds_of(side, TABLE[3:], 8)
+    (nowhere,) = find_bounds(side, TABLE[3:], 8)
     assert str(nowhere) == "mscclpp gains at no small size of all_reduce"
-    assert list(bounds_of(parse_side("channels-32", load_catalog()), TABLE, 8)) == []
+    assert list(find_bounds(parse_side("channels-32", load_catalog()), TABLE, 8)) == []
 
 
 def test_a_pull_request_gets_a_short_table() -> None:

@@ -304,7 +304,7 @@ def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_
         )
         for low, high, reg_buff in own
     ]
-    sizes = pairs.sizes_of(rules, Collective.ALL_REDUCE, (), (), Scale(n_nodes=1, n_ranks=2))
+    sizes = pairs.choose_sizes(rules, Collective.ALL_REDUCE, (), (), Scale(n_nodes=1, n_ranks=2))
     for registers, timing, quiet_from in (
         (True, "auto", None),
         (True, "auto", 8 * MIB),
@@ -321,7 +321,7 @@ def test_rules_are_verified_with_registered_buffers_too_where_a_library_says_it_
             quiet_from=quiet_from,
         )
         timings: dict[str, set[int]] = {}
-        for steps in pairs.unit(calls, 8, "0123456789ab", "").communicators.values():
+        for steps in pairs.plan_communicators(calls, 8, "0123456789ab", "").communicators.values():
             assert [one.timing == "registered" for one in steps] == sorted(
                 one.timing == "registered" for one in steps
             )
@@ -348,12 +348,12 @@ def test_rules_that_reduce_are_verified_in_bfloat16_too() -> None:
     scale = Scale(n_nodes=1, n_ranks=2)
     for dtype, expected in (("float", {MIB, 4 * MIB, 16 * MIB}), ("bfloat16", set())):
         calls = pairs.VerificationCalls(
-            sizes=tuple(pairs.sizes_of(rules, one, (), (), scale) for one in names),
+            sizes=tuple(pairs.choose_sizes(rules, one, (), (), scale) for one in names),
             placements=(Placement.OUT_OF_PLACE,),
             dtype=dtype,
             op="sum",
         )
-        unit = pairs.unit(calls, 2, "0123456789ab", "")
+        unit = pairs.plan_communicators(calls, 2, "0123456789ab", "")
         for number, steps in enumerate(unit.communicators.values()):
             other = [one for one in steps if one.call.dtype != dtype]
             assert {one.call.nbytes for one in other} == expected
@@ -371,12 +371,12 @@ def test_rooted_collectives_are_verified_with_one_root_too() -> None:
     ]
     scale = Scale(n_nodes=1, n_ranks=2)
     calls = pairs.VerificationCalls(
-        sizes=tuple(pairs.sizes_of(rules, one.collective, (), (), scale) for one in rules),
+        sizes=tuple(pairs.choose_sizes(rules, one.collective, (), (), scale) for one in rules),
         placements=(Placement.OUT_OF_PLACE,),
         dtype="float",
         op="sum",
     )
-    for unit in [pairs.unit(calls, 8, "0123456789ab", "")]:
+    for unit in [pairs.plan_communicators(calls, 8, "0123456789ab", "")]:
         for label, steps in unit.communicators.items():
             timed = [one for one in steps if one.kind == "measure"]
             overlapping = [one for one in timed if one.timing == "one-root"]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.check.bound import machine_differences
+from rccltune.check.bound import compare_machine
 from rccltune.check.holding import choose_sizes
 from rccltune.cli import run
 from rccltune.model.measurement import Fingerprint
 from rccltune.model.settings import Mode, Scale
 from rccltune.rules.rule_file import read_rules
-from rccltune.verify.rewriting import of_scale
+from rccltune.verify.rewriting import select_rules
 
 MI300X = Fingerprint(
     hosts=("n1",),
@@ -42,20 +42,20 @@ def test_what_a_file_is_bound_to_is_held_against_the_machine() -> None:
     """Each thing that differs is named with both values; what is not known is no difference."""
     file = read_rules(rule_file(RULE))
     assert file.errors == ()
-    assert machine_differences(file, MI300X, "RCCL 2.27.7+hip7.2") == ((), ())
+    assert compare_machine(file, MI300X, "RCCL 2.27.7+hip7.2") == ((), ())
     other = replace(MI300X, mode=Mode.parse("spx-nps1"), cu_count=304)
-    differing, unknown = machine_differences(file, other, "RCCL 2.28.3")
+    differing, unknown = compare_machine(file, other, "RCCL 2.28.3")
     assert lacks(differing, "cus: 38", "304 here", "CPX", "SPX here", "NPS4", "NPS1 here") == []
     assert lacks(differing, "library: RCCL 2.27.7 in the file, RCCL 2.28.3 here") == []
     assert unknown == ()
-    differing, unknown = machine_differences(file, replace(MI300X, cu_count=None), None)
+    differing, unknown = compare_machine(file, replace(MI300X, cu_count=None), None)
     assert differing == ()
     assert lacks(unknown, "cus: 38", "library: RCCL 2.27.7", "unknown here") == []
 
 
 def test_a_rule_is_called_at_its_ends_and_at_powers_of_two() -> None:
     """Where it is the one that answers; sizes of all_gather are whole blocks of all ranks."""
-    rules = of_scale(
+    rules = select_rules(
         read_rules(
             rule_file(
                 "allreduce,100000,300000,tree,ll,-1,1,64,-1,-1",

@@ -16,7 +16,7 @@ from rccltune.model.settings import Setting
 from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.judge import JudgedFile, judge
-from rccltune.verify.pairs import ratios
+from rccltune.verify.pairs import pair_times
 
 KIB, MIB = 1 << 10, 1 << 20
 GRID = [round(KIB * 2 ** (k / 4) / 16) * 16 for k in range(4 * 16 + 1)]
@@ -227,11 +227,11 @@ def test_rules_that_were_never_timed_have_no_gain_and_are_no_error() -> None:
             "registered": "0",
         }
     )
-    pairs = ratios(timed)
+    pairs = pair_times(timed)
     assert set(pairs["n_rules"]) == {0}
     states = {one.state for one in judged(pairs, [WIDE]).rules}
     assert RuleState.PROVEN not in states
-    assert judged(ratios(timed[:0]), [WIDE]).sizes == ()
+    assert judged(pair_times(timed[:0]), [WIDE]).sizes == ()
 
 
 def test_sizes_at_which_the_rule_was_not_chosen_are_nobodys_loss() -> None:

@@ -12,7 +12,7 @@ from rccltune.cli import run
 from rccltune.model.settings import Setting
 from rccltune.rules.header import written_over
 from rccltune.rules.rule_file import read_rules
-from rccltune.verify.executed import at_ends
+from rccltune.verify.executed import find_ends
 from rccltune.verify.verdict import RanAt
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
@@ -108,7 +108,7 @@ def test_a_rules_ends_are_the_sizes_that_were_called_first_and_last() -> None:
         )
         for nbytes, ran in ((8, "ll"), (64, "simple"), (512, "ll"))
     }
-    assert [one.nbytes for one in at_ends(executed, 8, 1023)] == [8, 512]
-    assert [one.nbytes for one in at_ends(executed, 9, 511)] == [64]
-    assert at_ends(executed, 513, 1023) == ()
+    assert [one.nbytes for one in find_ends(executed, 8, 1023)] == [8, 512]
+    assert [one.nbytes for one in find_ends(executed, 9, 511)] == [64]
+    assert find_ends(executed, 513, 1023) == ()
     assert [one.is_as_answered for one in executed.values()] == [True, False, True]
