@@ -18,8 +18,7 @@ from rccltune.machine import device_pairs, placement
 from rccltune.machine.device_pairs import DevicePair
 from rccltune.machine.system import System
 from rccltune.machine.visible_devices import VISIBLE, make_device_variables
-from rccltune.measure import instrument
-from rccltune.measure.instrument import Instrument
+from rccltune.measure.instrument import Instrument, check_same_machine, find_instrument
 from rccltune.measure.rank_program import waiting_ranks
 from rccltune.measure.site import SiteRequest
 from rccltune.model.errors import LaunchError, MachineError
@@ -60,7 +59,7 @@ class LinkMapPlan:
     """
 
     folder: Path
-    found: Instrument
+    instrument: Instrument
     machine: str
     vendor: str | None
     devices: tuple[int, ...]
@@ -97,20 +96,20 @@ def prepare_links(request: SiteRequest, folder: Path, *, system: System | None) 
     gpus = device_pairs.find_usable_devices(system, os.environ) if system is not None else ()
     # Of a sweep's ranks two are left, on this host.
     pair = replace(request, n_ranks=PAIR.n_ranks, placement=None, hostfile=None, launcher="local")
-    found = instrument.find_instrument(pair, folder / _FOLDER, None, must_choose=False)
-    if found.site.node is not None:
-        system = placement.make_simulated_system(found.site.node)
+    instrument = find_instrument(pair, folder / _FOLDER, None, must_choose=False)
+    if instrument.site.node is not None:
+        system = placement.make_simulated_system(instrument.site.node)
         gpus = device_pairs.find_usable_devices(system, os.environ)
     if system is None:
         raise AssertionError("a real machine was looked at")
-    instrument.check_same_machine(folder, found.site, is_perf=True)
+    check_same_machine(folder, instrument.site, is_perf=True)
     every = device_pairs.pair_devices(gpus, system.links)
-    known = found.site.fingerprint
+    known = instrument.site.fingerprint
     mode = str(known.mode) if known.mode and known.mode.compute else ""
     words = (known.product or system.product or "GPUs of unknown kind", mode)
     return LinkMapPlan(
         folder=folder,
-        found=found,
+        instrument=instrument,
         machine=", ".join(filter(None, words)),
         vendor=system.vendor,
         devices=tuple(sorted(gpu.index for gpu in gpus)),
@@ -131,7 +130,7 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
         SessionError: another writer, or the disk refuses.
         KeyboardInterrupt: after all that was started is gone.
     """
-    site = prepared.found.site
+    site = prepared.instrument.site
     with lock.lock_session(prepared.folder, reporter), signals.interruptible():
         if not (prepared.folder / store.HEADER).exists():
             header = Session(
@@ -144,28 +143,28 @@ def measure_links(prepared: LinkMapPlan, *, reporter: Reporter, command: str) ->
             store.write_header(header)
         if site.node is not None:
             node = prepared.folder / _FOLDER / store.NODE_FILE
-            files.write_atomically(node, compiled.written(site.node))
-        done = _link_map(prepared, tuple(_measure_missing(prepared, reporter)))
-        if len(done.failed) == len(done.pairs):
-            first = done.failed[0]
+            files.write_atomically(node, compiled.compile_node(site.node))
+        link_map = _make_link_map(prepared, tuple(_measure_missing(prepared, reporter)))
+        if len(link_map.failed) == len(link_map.pairs):
+            first = link_map.failed[0]
             raise LaunchError(
                 f"sendrecv works between no two devices: {first.failure}",
                 where=str(prepared.folder / first.log),
                 hint="run its command by hand (run.json has it) until it works.",
             )
-        store.write_derived(prepared.folder, _RECORD, done)
-    return done
+        store.write_derived(prepared.folder, _RECORD, link_map)
+    return link_map
 
 
 def _measure_missing(prepared: LinkMapPlan, reporter: Reporter) -> list[PairTimes]:
-    """Measure what is missing."""
-    made = []
+    """Times of each chosen pair; those that no run has are measured."""
+    every = []
     for number, pair in enumerate(prepared.chosen, start=1):
-        kept = [_times(pair, run) for run in runs.read_runs(prepared.folder_of(pair))]
-        times = next((one for one in kept if one.failure is None), None)
+        earlier = (_read_times(pair, run) for run in runs.read_runs(prepared.folder_of(pair)))
+        times = next((one for one in earlier if one.failure is None), None)
         if times is None:
-            times = _times(pair, _started(prepared, pair))
-            if changes := prepared.found.site.changed():
+            times = _read_times(pair, _run_pair(prepared, pair))
+            if changes := prepared.instrument.site.changed():
                 raise MachineError(
                     f"the machine changed during a launch: {'; '.join(changes)}",
                     hint="measure it anew into another session.",
@@ -174,13 +173,13 @@ def _measure_missing(prepared: LinkMapPlan, reporter: Reporter) -> list[PairTime
                 f"[{number}/{len(prepared.chosen)}] devices {pair.first.index} and "
                 f"{pair.second.index}, {pair.link.meaning}: {times.failure or 'ok'}"
             )
-        made.append(times)
-    return made
+        every.append(times)
+    return every
 
 
-def _started(prepared: LinkMapPlan, pair: DevicePair) -> Run:
+def _run_pair(prepared: LinkMapPlan, pair: DevicePair) -> Run:
     """A start of two ranks on a pair's devices: communicators with both sizes."""
-    ground, numbers = prepared.found.ground, (pair.first.index, pair.second.index)
+    ground, numbers = prepared.instrument.ground, (pair.first.index, pair.second.index)
     chosen = make_device_variables(prepared.vendor, *numbers)
     added = dict(ground.added) | dict(chosen)
     ground = replace(
@@ -194,7 +193,7 @@ def _started(prepared: LinkMapPlan, pair: DevicePair) -> Run:
         CollectiveCall(Collective.SENDRECV, "float", "sum", Placement.OUT_OF_PLACE, nbytes)
         for nbytes in (SMALL, LARGE)
     )
-    first = plan.CHECK if prepared.found.checked_up_to != 0 else plan.CALL
+    first = plan.CHECK if prepared.instrument.checked_up_to != 0 else plan.CALL
     steps = [
         # The first calls connect the ranks.
         *[Step(first, BASELINE, small)] * 3,
@@ -206,7 +205,7 @@ def _started(prepared: LinkMapPlan, pair: DevicePair) -> Run:
     return ranks.run
 
 
-def _times(pair: DevicePair, run: Run) -> PairTimes:
+def _read_times(pair: DevicePair, run: Run) -> PairTimes:
     """What a run says of its pair."""
     table = rows_of_runs([run])
     timed = table[(table["step"] == plan.MEASURE) & (table["note"] == "")].dropna(
@@ -235,8 +234,8 @@ def _times(pair: DevicePair, run: Run) -> PairTimes:
     )
 
 
-def _link_map(prepared: LinkMapPlan, pairs: tuple[PairTimes, ...]) -> LinkMap:
-    site = prepared.found.site
+def _make_link_map(prepared: LinkMapPlan, pairs: tuple[PairTimes, ...]) -> LinkMap:
+    site = prepared.instrument.site
     return LinkMap(
         machine=prepared.machine,
         simulated=site.node is not None,
@@ -247,12 +246,12 @@ def _link_map(prepared: LinkMapPlan, pairs: tuple[PairTimes, ...]) -> LinkMap:
         large_nbytes=LARGE,
         repeats=REPEATS,
         devices=prepared.devices,
-        grid=_grid(prepared),
+        grid=_make_grid(prepared),
         pairs=pairs,
     )
 
 
-def _grid(prepared: LinkMapPlan) -> tuple[str, ...]:
+def _make_grid(prepared: LinkMapPlan) -> tuple[str, ...]:
     order: Mapping[LinkClass, str] = {link: str(at) for at, link in enumerate(LinkClass)}
     cells = {}
     for pair in prepared.every:
@@ -263,11 +262,11 @@ def _grid(prepared: LinkMapPlan) -> tuple[str, ...]:
     )
 
 
-def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
+def draw_links(link_map: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     """The map as plots/links.svg and .png in the session.
 
     Args:
-        done: what to draw.
+        link_map: what to draw.
         folder: the session.
         anew: draw although the pictures are there.
 
@@ -279,4 +278,4 @@ def draw_links(done: LinkMap, folder: Path, *, anew: bool) -> tuple[Path, ...]:
     paths = tuple(folder / f"plots/links.{kind}" for kind in plots.LINK_FORMATS)
     if not anew and all(path.exists() for path in paths):
         return paths
-    return plots.draw_links(done, folder / "plots")
+    return plots.draw_links(link_map, folder / "plots")

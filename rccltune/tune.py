@@ -105,8 +105,8 @@ def forced_request(request: Request, site: Site) -> Request | None:
         request: of the first.
         site: where it measures.
     """
-    is_gated = (site.fingerprint.arch or "").startswith(_GATED) and site.scale.n_nodes == 1
-    if not is_gated or LL128_FORCED[0] in dict(request.site.added):
+    needs_forcing = (site.fingerprint.arch or "").startswith(_GATED) and site.is_gated
+    if not needs_forcing or LL128_FORCED[0] in dict(request.site.added):
         return None
     added = (*request.site.added, LL128_FORCED)
     return replace(request, site=replace(request.site, added=added))
@@ -136,7 +136,6 @@ def tune(
     Raises:
         RccltuneError: as of each step.
     """
-    from rccltune.report.page import report_session
     from rccltune.verify.duration import expected_s
 
     importing = Thread(target=_import_what_follows, daemon=True)
@@ -158,23 +157,16 @@ def tune(
             return _prove_session(session, swept, options, reporter, site)
 
     proof = prove(prepared, other_s + showing_s)
-    done = _report_session(proof, reporter, confirms, other_s + showing_s)
+    result = _report_session(proof, reporter, confirms, other_s + showing_s)
     left_s = prepared.measuring.remaining_s()
     if forced is None or (left_s is not None and left_s <= 0):
-        return done
+        return result
     forced.measuring.budget_s = left_s
     reporter.say(f"Session: {forced.folder}, with {'='.join(LL128_FORCED)}")
-    other_proof = prove(forced, showing_s, proof)
-    other = _report_session(other_proof, reporter, confirms, showing_s)
-    if not other_proof.is_better:
-        return replace(done, forced=other)
-    write_atomically(done.exports, other.exports.read_text(encoding="utf-8"))
-    # The pages say which rules the exports name.
-    own, others = (
-        report_session(one, reporter=reporter, overwrite=True)
-        for one in (done.folder, other.folder)
-    )
-    return replace(done, forced=replace(other, report=others), is_forced_better=True, report=own)
+    forced_proof = prove(forced, showing_s, proof)
+    forced_result = _report_session(forced_proof, reporter, confirms, showing_s)
+    result = replace(result, forced=forced_result)
+    return _export_forced(result, forced_result, reporter) if forced_proof.is_better else result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +193,7 @@ def _prove_session(
     reporter: Reporter,
     site: _Proof | None,
 ) -> _Proof:
-    """All that ranks which wait are asked after a sweep.
+    """Choose, write and verify the rules of a sweep by the ranks that wait.
 
     Args:
         prepared: the sweep.
@@ -217,9 +209,7 @@ def _prove_session(
         )
     except VerificationError:
         prepared.measuring.close()
-        # What was seen, and that nothing of it is proven, is worth figures and a page too.
-        page = _draw_and_write(prepared.folder, reporter, _SHOWING_S)
-        reporter.say(f"The page that says why nothing is proven: {page.path}")
+        _report_unproven(prepared.folder, reporter)
         raise
     if site is None or proof.verified is None:
         return proof
@@ -250,8 +240,7 @@ def _report_session(
         try:
             verified = confirm_rules(request, verified, site, reporter)
         except VerificationError:
-            page = _draw_and_write(folder, reporter, _SHOWING_S)
-            reporter.say(f"The page that says why nothing is proven: {page.path}")
+            _report_unproven(folder, reporter)
             raise
     return TuneResult(
         folder=folder,
@@ -264,6 +253,24 @@ def _report_session(
         simulated=site.node is not None,
         runner=site.fingerprint.runner,
     )
+
+
+def _report_unproven(folder: Path, reporter: Reporter) -> None:
+    """What was measured, and that nothing of it is proven, is worth figures and a page too."""
+    page = _draw_and_write(folder, reporter, _SHOWING_S)
+    reporter.say(f"The page that says why nothing is proven: {page.path}")
+
+
+def _export_forced(result: TuneResult, forced: TuneResult, reporter: Reporter) -> TuneResult:
+    """Let the site's exports name the rules with LL128 forced; both pages say which are named."""
+    from rccltune.report.page import report_session
+
+    write_atomically(result.exports, forced.exports.read_text(encoding="utf-8"))
+    page, forced_page = (
+        report_session(one.folder, reporter=reporter, overwrite=True) for one in (result, forced)
+    )
+    forced = replace(forced, report=forced_page)
+    return replace(result, forced=forced, is_forced_better=True, report=page)
 
 
 def _import_what_follows() -> None:

@@ -20,7 +20,7 @@ from rccltune import plugin
 from rccltune.measure import library
 from rccltune.measure.rank_program import LibraryUnderTest
 from rccltune.simulate import sources
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 
 LIMIT_S = 300.0
 LOOP, GRAPH = "loop", "graph"
@@ -54,7 +54,7 @@ def ground_of(options: argparse.Namespace) -> Ground:
         return Ground(library.find_library(options.librccl, variables), options.ranks, variables)
     node = sources.load_node(sources.node_path(options.simulate, None))
     compiled = Path(tempfile.mkdtemp()) / "bench.node"
-    compiled.write_bytes(written(node))
+    compiled.write_bytes(compile_node(node))
     variables |= {"RCCLTUNE_SIM_NODE": str(compiled), "RCCLTUNE_SIM_SEED": "1"}
     return Ground(library.stand_in(), options.ranks, variables)
 

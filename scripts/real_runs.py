@@ -17,7 +17,7 @@ from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import LaunchError, RccltuneError
 from rccltune.model.settings import Scale
 from rccltune.model.text import join_lines
-from rccltune.simulate.compiled import timeless
+from rccltune.simulate.compiled import compile_timeless
 from rccltune.simulate.sources import load_node, node_path
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
@@ -185,7 +185,7 @@ def run(
     """
     return real_calls(
         library,
-        timeless(load_node(node_path(place.node)), RELEASE, LINK_GBS),
+        compile_timeless(load_node(node_path(place.node)), RELEASE, LINK_GBS),
         Scale(n_nodes=place.nodes, n_ranks=place.ranks),
         collective,
         options,

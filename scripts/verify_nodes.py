@@ -395,7 +395,7 @@ def spoil(node: TrapNode, path: Path, session: Path) -> None:
     raw = node.document()
     raw["faults"] = [*raw.get("faults", ()), *map(dict, node.later)]
     _write(raw, path)
-    (session / NODE_FILE).write_bytes(compiled.written(sources.load_node(path)))
+    (session / NODE_FILE).write_bytes(compiled.compile_node(sources.load_node(path)))
 
 
 def _write(raw: dict[str, Any], path: Path) -> Path:

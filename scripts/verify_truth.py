@@ -106,7 +106,7 @@ def yardstick(node: TrapNode, folder: Path, span: tuple[int, int]) -> Yardstick:
     faulty = sources.load_node(write_node(node, folder))
     path = folder / f"{node.name}.node"
     sound = write_node(without_faults(node), folder)
-    path.write_bytes(compiled.written(sources.load_node(sound)))
+    path.write_bytes(compiled.compile_node(sources.load_node(sound)))
     untouched = _in_one_job(faulty, ran(path, node.collectives, span, {}))
     return Yardstick(
         path=path,

@@ -92,7 +92,7 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
         # On another machine the plugin refuses them; with another library it says so and goes on.
         if wanted.file.rules and not quick and len(of_machine) == len(release):
             if node is not None:
-                files.write_atomically(folder / store.NODE_FILE, compiled.written(node))
+                files.write_atomically(folder / store.NODE_FILE, compiled.compile_node(node))
             hosts = HostComparison(
                 named=instrument.site.hosts, session=folder, reporter=reporter, force=False
             )

@@ -83,7 +83,7 @@ def _measure_links(
 
 
 def _talk_before(console: Console, prepared: LinkMapPlan) -> None:
-    site = prepared.found.site
+    site = prepared.instrument.site
     if site.node is not None:
         console.say(f"SIMULATED node {site.node.name}: no hardware is measured")
     console.say(

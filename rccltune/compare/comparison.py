@@ -268,7 +268,7 @@ def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, 
 
 def _told_node(node: SimulatedNode) -> str:
     """Its name, and letters by which a changed file of the same name is told from it."""
-    return f"{node.name} ({hashlib.sha256(compiled.written(node)).hexdigest()[:12]})"
+    return f"{node.name} ({hashlib.sha256(compiled.compile_node(node)).hexdigest()[:12]})"
 
 
 def _seen_by(one: MeasuredSide) -> LaunchEnvironment:
@@ -422,7 +422,7 @@ def opened(prepared: PreparedComparison, reporter: Reporter) -> Iterator[None]:
             begun = {"format": results.FORMAT, "question": prepared.question}
             store.write_derived(folder, results.JSON_FILE, begun)
         if site.node is not None:
-            files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
+            files.write_atomically(folder / store.NODE_FILE, compiled.compile_node(site.node))
         end_leftovers(folder, reporter)
         yield
 

@@ -74,11 +74,11 @@ def find_binding(
             )
         )
         if _started(folder) == n_ranks and (ending.lingered or ending.exit_code == 0):
-            said = (folder / "stdout.log").read_text(errors="replace")
+            text = (folder / "stdout.log").read_text(errors="replace")
             return Binding(
                 bind=bind,
                 refused=refusals[0] if refusals else None,
-                hosts=tuple(sorted(set(_HOST.findall(said)))),
+                hosts=tuple(sorted(set(_HOST.findall(text)))),
             )
         refusals.append(_reason(folder, ending, n_ranks))
     command = launcher.argv(n_ranks, ("hostname",), hostfile=hostfile)

@@ -131,11 +131,11 @@ class OpenMpi(Launcher):
         """Options that carry each variable once: of two, v5 takes the first, v4 the last."""
         listed = [part.partition("=") for part in variables.get(_SITES_LIST, "").split(";") if part]
         # What the site's list gives a value counts only where nothing else does.
-        values = {name: value for name, given, value in listed if given} | dict(variables)
+        values = {name: value for name, equals, value in listed if equals} | dict(variables)
         values.pop(_SITES_LIST, None)
-        wanted = {name for name in names if not name.startswith(_LAUNCHERS_OWN)}
-        wanted |= {name for name, _, _ in listed}
-        options = [part for name in sorted(wanted & values.keys()) for part in ("-x", name)]
+        carried = {name for name in names if not name.startswith(_LAUNCHERS_OWN)}
+        carried |= {name for name, _, _ in listed}
+        options = [part for name in sorted(carried & values.keys()) for part in ("-x", name)]
         return tuple(options), values
 
 
@@ -240,7 +240,7 @@ class LauncherIdentity:
     """What a program says of itself; ``launcher`` is None where that is unknown."""
 
     program: str
-    said: str
+    version_text: str
     launcher: Launcher | None
 
 
@@ -310,10 +310,10 @@ def _nothing(flavour: str, answers: list[LauncherIdentity], family: str | None) 
         if answer.launcher is not None and flavour in ("auto", answer.launcher.flavour):
             return _unfit(answer.launcher, family or "")
     first = answers[0]
-    said = first.said.splitlines()[0] if first.said else "it says nothing"
-    wanted = "one that is known" if flavour == "auto" else flavour
+    words = first.version_text.splitlines()[0] if first.version_text else "it says nothing"
+    expected = "one that is known" if flavour == "auto" else flavour
     return MachineError(
-        f"the launcher found is not {wanted}: {said}",
+        f"the launcher found is not {expected}: {words}",
         where=first.program,
         hint=f"known are {', '.join(LAUNCHERS)}; put the right one first on PATH.",
     )
@@ -336,19 +336,19 @@ def own_folder() -> Path:
 
 def _candidates(flavour: str, path: str | None) -> Iterator[str]:
     """Programs to ask, in the order of folders and then of names; srun last."""
-    own = own_folder()
+    last = own_folder()
     # The environment's own comes last, activated or not: behind a module that the site loaded.
     on_path = map(Path, filter(None, (path or "").split(os.pathsep)))
-    folders = [*(folder for folder in on_path if folder.resolve() != own.resolve()), own]
+    folders = [*(folder for folder in on_path if folder.resolve() != last.resolve()), last]
     kinds = [LAUNCHERS[flavour]] if flavour != "auto" else [Launcher, Srun]
-    seen = set()
+    programs = set()
     for kind in kinds:
         for folder in folders:
             for program in (folder / name for name in kind.names):
                 # One program has several names, and /bin and /usr/bin are often one folder.
                 real = program.resolve()
-                if real not in seen and program.is_file() and os.access(program, os.X_OK):
-                    seen.add(real)
+                if real not in programs and program.is_file() and os.access(program, os.X_OK):
+                    programs.add(real)
                     yield str(program)
 
 
@@ -369,9 +369,11 @@ def _identify(program: str) -> LauncherIdentity:
         if match is not None:
             starts = kind.starts(Path(program))
             return LauncherIdentity(
-                program=program, said=version_text, launcher=kind(program=starts, version=match[1])
+                program=program,
+                version_text=version_text,
+                launcher=kind(program=starts, version=match[1]),
             )
-    return LauncherIdentity(program=program, said=version_text, launcher=None)
+    return LauncherIdentity(program=program, version_text=version_text, launcher=None)
 
 
 def _home() -> str:
@@ -388,7 +390,7 @@ def _version_text(program: str) -> str:
     path = os.pathsep.join((folder, os.environ.get("PATH", "")))
     variables = {"HOME": _home(), **os.environ, "PATH": path}
     try:
-        done = subprocess.run(
+        answer = subprocess.run(
             [program, "--version"],
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -399,4 +401,4 @@ def _version_text(program: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return done.stdout or done.stderr
+    return answer.stdout or answer.stderr

@@ -52,8 +52,6 @@ class LaunchCommand:
         variables: the whole environment.
         folder: where stdout.log, stderr.log and the run's id go.
         is_complete: whether the output so far is all that is wanted; asked when no rank is left.
-        stalled: whether nothing goes on any more, so that it is ended before its time is over;
-            asked of the folder now and then.
         log: file of the folder for both its outputs; None for stdout.log and stderr.log.
     """
 
@@ -62,7 +60,6 @@ class LaunchCommand:
     folder: Path
     timeout_s: float
     is_complete: Callable[[Path], bool]
-    stalled: Callable[[Path], bool] = lambda _: False
     log: str | None = None
 
 
@@ -85,12 +82,7 @@ class LaunchEnd:
     @property
     def how(self) -> str:
         """Words for what it ended with by itself: a signal or an exit code."""
-        return how_ended(-self.signal if self.signal else self.exit_code)
-
-
-def how_ended(code: int | None) -> str:
-    """Words for the end of a program; a signal's number is negative, as Popen gives it."""
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
 
 
 def run(job: LaunchCommand) -> LaunchEnd:
@@ -115,7 +107,7 @@ def with_guardian() -> Iterator[str]:
     Whoever takes in orphans inside (:func:`adopt`) need not give that up again.
     """
     run_id = uuid.uuid4().hex
-    own = _children()
+    before = _children()
     with held():
         guardian = _guard(run_id)
     _guarded.append(run_id)
@@ -127,7 +119,7 @@ def with_guardian() -> Iterator[str]:
             _guarded.remove(run_id)
             if not _guarded:
                 adopt(orphans=False)
-            _reap(_children() - own)
+            _reap(_children() - before)
 
 
 class RunningLaunch:
@@ -330,8 +322,6 @@ def _watch(started: RunningLaunch, job: LaunchCommand) -> tuple[bool, bool]:
             return True, False
         if now >= next_look:
             next_look = now + _LOOK_S
-            if job.stalled(job.folder):
-                return True, False
             alone = job.is_complete(job.folder) and started.is_alone()
             alone_since = (alone_since or now) if alone else None
             if alone_since is not None and now - alone_since >= GRACE_S:
@@ -384,11 +374,11 @@ def _reap(pids: set[int]) -> None:
 
 def _children() -> set[int]:
     """Our child processes, zombies included."""
-    own = str(os.getpid()).encode()
+    parent = str(os.getpid()).encode()
     pids = set()
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - names suffice
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stream:  # noqa: PTH123 - pathlib takes three times as long
             # The name in brackets may hold anything; state and parent come behind it.
-            if stream.read().rpartition(b")")[2].split()[1] == own:
+            if stream.read().rpartition(b")")[2].split()[1] == parent:
                 pids.add(int(name))
     return pids

@@ -81,8 +81,8 @@ def chooses(name: str, extra: Iterable[str] = (), keep: Iterable[str] = ()) -> b
         extra: further names.
         keep: entries of the list that are left where they are.
     """
-    kept = frozenset(keep)
-    listed = [entry for entry in CLEARED if entry not in kept]
+    exceptions = frozenset(keep)
+    listed = [entry for entry in CLEARED if entry not in exceptions]
     return any(
         name.startswith(entry[:-1]) if entry.endswith("*") else name == entry
         for entry in (*listed, *extra)
@@ -107,12 +107,12 @@ def launch_environment(
     extra = tuple(clear)
     ours = dict(added)
     cleared = {n: v for n, v in site.items() if chooses(n, extra, keep)}
-    kept = {n: v for n, v in site.items() if n not in cleared}
+    rest = {n: v for n, v in site.items() if n not in cleared}
     return LaunchEnvironment(
-        variables=kept | ours,
+        variables=rest | ours,
         cleared=tuple(sorted(cleared.items())),
         passed=tuple(
-            sorted((n, v) for n, v in kept.items() if n not in ours and _RECORDED.fullmatch(n))
+            sorted((n, v) for n, v in rest.items() if n not in ours and _RECORDED.fullmatch(n))
         ),
         added=tuple(sorted(ours.items())),
     )

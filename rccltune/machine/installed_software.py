@@ -169,7 +169,7 @@ def find_launchers(variables: Mapping[str, str]) -> tuple[LauncherProgram, ...]:
             path=Path(found.program),
             flavour=found.launcher.flavour if found.launcher else None,
             version=found.launcher.version if found.launcher else None,
-            detail=None if found.launcher else found.said.strip().split("\n")[0],
+            detail=None if found.launcher else found.version_text.strip().split("\n")[0],
         )
         for found in launchers.identify_launchers(variables.get("PATH"))
     )

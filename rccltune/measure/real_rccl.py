@@ -14,7 +14,7 @@ from rccltune.launch import process
 from rccltune.machine.installed_software import find_named_library, hash_file, read_version
 from rccltune.model.errors import MachineError
 from rccltune.model.text import join_lines
-from rccltune.simulate.compiled import timeless
+from rccltune.simulate.compiled import compile_timeless
 from rccltune.simulate.node import SimulatedNode
 from rccltune.simulate.sources import load_node, node_path
 
@@ -131,7 +131,7 @@ def check_real_starts(library: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         node = folder / "node.node"
-        node.write_bytes(timeless(load_node(node_path("mi300x-spx-nps1"))))
+        node.write_bytes(compile_timeless(load_node(node_path("mi300x-spx-nps1"))))
         ended = process.run(
             process.LaunchCommand(
                 argv=(str(program), "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", "-c", "0"),

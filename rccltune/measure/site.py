@@ -356,6 +356,6 @@ def _simulated_letters(program: str, node: SimulatedNode) -> frozenset[str]:
     """The stand-in's options depend on the benchmark release that its node names."""
     with tempfile.NamedTemporaryFile(suffix=".node") as stream:
         # Its times are nearly all of the file, and no option depends on them.
-        stream.write(compiled.written(replace(node, curves=())))
+        stream.write(compiled.compile_node(replace(node, curves=())))
         stream.flush()
         return benchmarks.letters_of(program, {**os.environ, "RCCLTUNE_SIM_NODE": stream.name})

@@ -106,7 +106,7 @@ def begin_sweep(
     files.write_atomically(folder / store.SWEEP_FILE, sweep_file.dump_sweep(sweep, keys))
     remember_session(folder)
     if site.node is not None:
-        files.write_atomically(folder / store.NODE_FILE, compiled.written(site.node))
+        files.write_atomically(folder / store.NODE_FILE, compiled.compile_node(site.node))
 
 
 def finish_sweep(folder: Path) -> tuple[Session, pd.DataFrame]:

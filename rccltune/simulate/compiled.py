@@ -23,14 +23,16 @@ _ALGORITHMS: Final = ("tree", "ring")
 _PROTOCOLS: Final = ("ll", "ll128", "simple")
 
 
-def written(node: SimulatedNode) -> bytes:
+def compile_node(node: SimulatedNode) -> bytes:
     """The compiled form, ASCII, ending in ``end``."""
     if node.compiled is not None:
         return node.compiled
     return ("\n".join([FIRST_LINE, *_records(node), LAST_LINE]) + "\n").encode("ascii")
 
 
-def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | None = None) -> bytes:
+def compile_timeless(
+    node: SimulatedNode, rccl: str | None = None, link_gbs: float | None = None
+) -> bytes:
     """The compiled form of the same node, every call of it taking a microsecond at any scale.
 
     For whoever asks what is chosen there, and not how long it takes.
@@ -59,7 +61,7 @@ def timeless(node: SimulatedNode, rccl: str | None = None, link_gbs: float | Non
         if collective.is_tunable
         for setting in (*settings, *node.paths)
     )
-    return written(replace(node, curves=curves, effects=(), faults=(), raw=raw))
+    return compile_node(replace(node, curves=curves, effects=(), faults=(), raw=raw))
 
 
 def _records(node: SimulatedNode) -> Iterator[str]:

@@ -58,17 +58,17 @@ def model_us(node: SimulatedNode, collective: str, setting: str, ranks: int, nby
     return _BASE_US[protocol] + n_steps * hop + nbytes / (1000 * bandwidth)
 
 
-def filled(node: SimulatedNode) -> SimulatedNode:
+def fill_node(node: SimulatedNode) -> SimulatedNode:
     """The node with a modelled curve wherever a scale under ``fill`` lacks one."""
     scales = [(entry["ranks"], entry["placement"]) for entry in node.raw.get("fill", ())]
     if scales:
-        node = replace(node, curves=tuple(_extended(node, curve) for curve in node.curves))
+        node = replace(node, curves=tuple(_extend_curve(node, curve) for curve in node.curves))
     for ranks, placement in scales:
         node = replace(node, curves=(*node.curves, *_fill_scale(node, ranks, placement)))
     return node
 
 
-def _extended(node: SimulatedNode, curve: NodeCurve) -> NodeCurve:
+def _extend_curve(node: SimulatedNode, curve: NodeCurve) -> NodeCurve:
     """A curve that begins at a large size, continued downwards in the shape of the model.
 
     Without it a setting that was measured for large messages only would be flat below them.
@@ -100,8 +100,8 @@ def _fill_scale(node: SimulatedNode, ranks: int, placement: str) -> list[NodeCur
         points = tuple((size, round(time_us(size), 3)) for size in SIZES)
         added.append(NodeCurve(where=where, measured=None, source=source, points=points))
 
-    for collective, setting in _settings():
-        time_us, source = _scaled(node, collective, setting, ranks, placement)
+    for collective, setting in _list_settings():
+        time_us, source = _scale_nearest(node, collective, setting, ranks, placement)
         add(collective, setting, source, time_us)
     for collective in POINT_TO_POINT:
         simple = find("all_gather", "ring/simple")
@@ -122,7 +122,7 @@ def _fill_scale(node: SimulatedNode, ranks: int, placement: str) -> list[NodeCur
     return added
 
 
-def _settings() -> Iterator[tuple[str, str]]:
+def _list_settings() -> Iterator[tuple[str, str]]:
     for protocol in _BASE_US:
         yield "all_reduce", f"ring/{protocol}"
         yield "all_reduce", f"tree/{protocol}"
@@ -153,29 +153,29 @@ def _times(curve: NodeCurve | None) -> Time:
 
 
 def _fastest(curves: tuple[NodeCurve, ...], collective: str, ranks: int, placement: str) -> Time:
-    settings = [s for c, s in _settings() if c == collective and s != "tree/simple"]
-    known = [
+    settings = [s for c, s in _list_settings() if c == collective and s != "tree/simple"]
+    times = [
         _times(curve)
         for setting in (settings or ["p2p"])
         if (curve := _plain_curve(curves, collective, setting, ranks, placement))
     ]
-    return lambda nbytes: min(time(nbytes) for time in known)
+    return lambda nbytes: min(time(nbytes) for time in times)
 
 
-def _ratio(times: Time, wanted: Time, known: Time) -> Time:
-    return lambda nbytes: times(nbytes) * wanted(nbytes) / known(nbytes)
+def _scale(times: Time, model: Time, model_of_times: Time) -> Time:
+    return lambda nbytes: times(nbytes) * model(nbytes) / model_of_times(nbytes)
 
 
 def _times_factor(time_us: Time, factor: float) -> Time:
     return lambda nbytes: time_us(nbytes) * factor
 
 
-def _scaled(
+def _scale_nearest(
     node: SimulatedNode, collective: str, setting: str, ranks: int, placement: str
 ) -> tuple[Time, str]:
     """The nearest known curve times the model's ratio to what is wanted, and what that was."""
 
-    def wanted(nbytes: int) -> float:
+    def model(nbytes: int) -> float:
         return model_us(node, collective, setting, ranks, nbytes)
 
     for c, s, n, p in (
@@ -187,9 +187,9 @@ def _scaled(
     ):
         curve = _plain_curve(node.curves, c, s, n, p)
         if curve is not None:
-            known = partial(model_us, node, c, s, n)
-            return _ratio(_times(curve), wanted, known), f"modelled from {c} {s} with {n} ranks"
-    return wanted, "modelled: RCCL 2.28.3 tuning_model_5"
+            nearest = partial(model_us, node, c, s, n)
+            return _scale(_times(curve), model, nearest), f"modelled from {c} {s} with {n} ranks"
+    return model, "modelled: RCCL 2.28.3 tuning_model_5"
 
 
 def _two_to(power: float) -> float:

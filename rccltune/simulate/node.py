@@ -178,15 +178,15 @@ def node_file(path: Path) -> FileText:
         ) from error
 
 
-def read_records(written: FileText) -> SimulatedNode:
+def read_records(file_text: FileText) -> SimulatedNode:
     """A node file without its fill.
 
     Raises:
         InputFileError: every mistake with line and column.
     """
-    file = yamlfile.read(NodeFile, written.text, written.name, "see docs/simulated-nodes.md.")
+    file = yamlfile.read(NodeFile, file_text.text, file_text.name, "see docs/simulated-nodes.md.")
     raw: dict[str, Any] = dict(file.value)
-    file.refuse([(at, f"{at} {said}") for at, said in _mistakes(raw)])
+    file.refuse([(at, f"{at} {words}") for at, words in _mistakes(raw)])
     scale = raw["scale"]
     return SimulatedNode(
         name=raw["name"],
@@ -351,8 +351,8 @@ def _selector_mistakes(
         text = entry.get(key)
         if text is None or text in paths or (key != "path" and is_setting(text)):
             continue
-        wanted = "a path" if key == "path" else "algorithm/protocol or a path"
-        yield f"{at}.{key}", f"is '{text}', not {wanted} ({', '.join(sorted(paths))})"
+        words = "a path" if key == "path" else "algorithm/protocol or a path"
+        yield f"{at}.{key}", f"is '{text}', not {words} ({', '.join(sorted(paths))})"
     if entry.get("variant") not in {None, *variants}:
         yield f"{at}.variant", f"is '{entry['variant']}', which no entry under variants defines"
     for key in ("bytes", "measured"):

@@ -19,7 +19,7 @@ from rccltune.model.errors import CommandLineError, InputFileError, reason_of
 from rccltune.model.schema import convert
 from rccltune.model.text import unknown
 from rccltune.simulate.compiled import FIRST_LINE, LAST_LINE
-from rccltune.simulate.modelled import filled
+from rccltune.simulate.modelled import fill_node
 from rccltune.simulate.node import (
     LIBRARY_PATHS,
     FileText,
@@ -58,11 +58,11 @@ def read_compiled(path: Path) -> SimulatedNode:
             f"Cannot read the node file: {reason_of(error)}", where=str(path)
         ) from error
     if len(content) > _MOST_BYTES or lines[:1] != [FIRST_LINE] or lines[-1:] != [LAST_LINE]:
-        raise _refused(path, f"it does not go from '{FIRST_LINE}' to '{LAST_LINE}'")
-    head, mistakes = convert(NodeHead, _head(lines), strict=False)
+        raise _refusal(path, f"it does not go from '{FIRST_LINE}' to '{LAST_LINE}'")
+    head, mistakes = convert(NodeHead, _read_head(lines), strict=False)
     if mistakes:
-        said = [f"{'.'.join(map(str, at))} {what}" for at, _, what in mistakes]
-        raise _refused(path, "; ".join(said))
+        sentences = [f"{'.'.join(map(str, at))} {what}" for at, _, what in mistakes]
+        raise _refusal(path, "; ".join(sentences))
     raw: dict[str, Any] = dict(head)
     scale = raw["scale"]
     return SimulatedNode(
@@ -84,7 +84,7 @@ def read_compiled(path: Path) -> SimulatedNode:
     )
 
 
-def _head(lines: list[str]) -> dict[str, Any]:
+def _read_head(lines: list[str]) -> dict[str, Any]:
     """The records that a sweep asks, by what they are called in a node file."""
     head: dict[str, Any] = {}
     for line in lines:
@@ -103,7 +103,7 @@ def _head(lines: list[str]) -> dict[str, Any]:
     return head
 
 
-def _refused(path: Path, why: str) -> InputFileError:
+def _refusal(path: Path, why: str) -> InputFileError:
     return InputFileError(
         f"this is no node that was compiled: {why}",
         where=str(path),
@@ -120,7 +120,7 @@ def shipped_nodes() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (DATA / "nodes").glob("*.yaml")))
 
 
-def _parted(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     """``mi300x-cpx-nps4`` as product and mode."""
     product, _, mode = name.rpartition("-")
     product, _, compute = product.rpartition("-")
@@ -140,13 +140,13 @@ def node_path(text: str, mode: str | None = None) -> Path:
     for name in (text, f"{text}-{mode}"):
         if name in known:
             return DATA / f"nodes/{name}.yaml"
-    modes = [mode for name, mode in (_parted(name) for name in known) if name == text]
+    modes = [mode for name, mode in (_split_name(name) for name in known) if name == text]
     if mode is None and modes:
         raise CommandLineError(
             f"which mode of {text} to simulate is not said",
             hint=f"add {' or '.join(f'--mode {one}' for one in modes)}.",
         )
-    names = dict.fromkeys((*(_parted(name)[0] for name in known), *known))
+    names = dict.fromkeys((*(_split_name(name)[0] for name in known), *known))
     if text in names:
         raise CommandLineError(
             f"there is no simulated node '{text}' in mode {mode}",
@@ -165,10 +165,10 @@ def load_node(path: Path) -> SimulatedNode:
     """
     if path.suffix == SUFFIX:
         return read_compiled(path)
-    return _filled(node_file(path))
+    return _load(node_file(path))
 
 
 @lru_cache(maxsize=4)
-def _filled(file: FileText) -> SimulatedNode:
+def _load(file: FileText) -> SimulatedNode:
     """One command asks for its node several times, and a program for the same one in many."""
-    return filled(read_records(file))
+    return fill_node(read_records(file))

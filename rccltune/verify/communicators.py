@@ -190,7 +190,9 @@ class CommunicatorPairs:
             RccltuneError: as the rank program's runs do.
         """
         if self.site.node is not None:
-            files.write_atomically(self.session / store.NODE_FILE, compiled.written(self.site.node))
+            files.write_atomically(
+                self.session / store.NODE_FILE, compiled.compile_node(self.site.node)
+            )
         rules, calls = strip_comments(text), self._calls(text, only)
         digest = hash_rules(rules, self._conditions())
         measuring, since = self.measuring, time.monotonic()

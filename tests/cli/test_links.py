@@ -141,7 +141,7 @@ def test_it_is_measured_once_a_session(
     first = capsys.readouterr().out
     logs = sorted(SESSION.glob(RUNS))
 
-    monkeypatch.setattr(link_map.instrument, "find_instrument", None)
+    monkeypatch.setattr(link_map, "find_instrument", None)
     monkeypatch.setattr("rccltune.machine.this_machine.detect_this_machine", None)
     assert links(None) == 0
     again = capsys.readouterr()
@@ -207,7 +207,7 @@ def test_each_makers_own_variable_chooses(
     simulated = instrument.find_instrument(request, here / "node", None)
     bare = replace(simulated.ground, added=())
     real = replace(simulated, site=replace(simulated.site, node=None), ground=bare)
-    monkeypatch.setattr(link_map.instrument, "find_instrument", lambda *_, **__: real)
+    monkeypatch.setattr(link_map, "find_instrument", lambda *_, **__: real)
     grounds: list[LaunchSetup] = []
 
     @contextmanager

@@ -77,7 +77,7 @@ def test_a_sweep_file_is_planned(
 def test_a_node_file_is_a_node(path: Path) -> None:
     """Checked against the schema, filled and compiled; it says that it is made up."""
     assert sources.load_node(path).name == path.stem
-    assert compiled.written(sources.load_node(path)).startswith(b"rccltune-node 3\n")
+    assert compiled.compile_node(sources.load_node(path)).startswith(b"rccltune-node 3\n")
     text = path.read_text(encoding="utf-8")
     assert "made-up" in text.split("format: 1")[0] or "made up" in text.split("format: 1")[0]
     assert "kind: measured" not in text

@@ -117,7 +117,7 @@ def test_a_program_that_does_not_start_says_nothing_of_others(
 
     first, second = identify_launchers(path)
     assert (first.program, first.launcher) == (str(broken), None)
-    assert "mpirun" in first.said
+    assert "mpirun" in first.version_text
     assert second.launcher == find_launcher("openmpi", path=path)
 
 

@@ -24,7 +24,7 @@ from rccltune.measure.connection import (
     connect,
 )
 from rccltune.simulate import sources
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of this test alone
 CALL = "call all_reduce float sum out 4096 -"
@@ -36,7 +36,7 @@ def ranks(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Two ranks that wait for steps, or one that a launcher started."""
     node = sources.load_node(sources.node_path("node.yaml", None))
-    (folder / "node").write_bytes(written(node))
+    (folder / "node").write_bytes(compile_node(node))
     run = folder / "run"
     run.mkdir()
     measured = library.stand_in()

@@ -12,7 +12,7 @@ import pytest
 from perf_sweeps import Ground
 
 from rccltune import plugin
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 from rccltune.simulate.sources import load_node, node_path
 
 # As the prototype found them with NCCL 2.30.7 on an H200 (one ring order in all channels).
@@ -40,7 +40,7 @@ def probed(
     folder.mkdir()
     compiled, plan = ground.folder / "node.node", ground.folder / "plan.txt"
     compiled.write_bytes(
-        written(load_node(node_path(node) if node else ground.folder / "node.yaml"))
+        compile_node(load_node(node_path(node) if node else ground.folder / "node.yaml"))
     )
     plan.write_text("\n".join(["plan 2 1048576", "communicator orders:0", *steps, ""]))
     words = {

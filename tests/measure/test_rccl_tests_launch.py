@@ -14,7 +14,7 @@ from rccltune.measure.site import SiteRequest, find_site
 from rccltune.model.failure import Failure
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 
 CALL = BenchmarkCall(collective=Collective.ALL_REDUCE, min_nbytes=4096, max_nbytes=65536, factor=4)
 
@@ -30,7 +30,7 @@ def where_of(folder: Path, **changes: object) -> RcclTestsSetup:
     path = folder / "node.yaml"
     path.write_text(yamls.dumped(raw | {"noise": {"sigma": 0.0}} | changes), encoding="utf-8")
     compiled = folder / "node.node"
-    compiled.write_bytes(written(sources.load_node(path)))
+    compiled.write_bytes(compile_node(sources.load_node(path)))
     site = find_site(SiteRequest(simulate=str(path), launcher="none"))
     return RcclTestsSetup(site=site, node=compiled)
 

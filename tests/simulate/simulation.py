@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 from rccltune.simulate.sources import load_node, node_path
 
 Small = Callable[..., Path]
@@ -115,7 +115,7 @@ class Sim:
         """The compiled form of a YAML node file."""
         if path not in self.nodes:
             target = self.scratch / f"{len(self.nodes)}-{path.stem}.node"
-            target.write_bytes(written(load_node(path)))
+            target.write_bytes(compile_node(load_node(path)))
             self.nodes[path] = target
         return self.nodes[path]
 

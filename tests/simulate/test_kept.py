@@ -17,7 +17,7 @@ def kept(name: str, folder: Path) -> tuple[SimulatedNode, SimulatedNode]:
     """A shipped node, and the same from its compiled form."""
     node = sources.load_node(sources.node_path(name))
     path = folder / "node.node"
-    path.write_bytes(compiled.written(node))
+    path.write_bytes(compiled.compile_node(node))
     return node, sources.load_node(sources.node_path(str(path)))
 
 
@@ -35,7 +35,7 @@ def test_it_says_of_the_node_what_its_file_says(name: str, tmp_path: Path) -> No
         return one.name, one.library, scale, hardware, release, one.channels, xgmi, start
 
     assert head(again) == head(node)
-    assert compiled.written(again) == compiled.written(node)
+    assert compiled.compile_node(again) == compiled.compile_node(node)
 
 
 @pytest.mark.parametrize(

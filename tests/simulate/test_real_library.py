@@ -22,7 +22,7 @@ from real_runs import RealCall, read_calls
 from rccltune import plugin
 from rccltune.measure.real_rccl import real_library
 from rccltune.model.errors import MachineError
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 from rccltune.simulate.sources import load_node, node_path
 
 SHORT = {
@@ -73,7 +73,7 @@ def start(real: Path, tmp_path: Path) -> Start:
         variables: Mapping[str, str] | None = None,
     ) -> Ended:
         file, ran = tmp_path / "node.node", tmp_path / "ran"
-        file.write_bytes(written(load_node(node_path(node))))
+        file.write_bytes(compile_node(load_node(node_path(node))))
         ran.unlink(missing_ok=True)
         own = {
             "RCCLTUNE_SIM_LIBRCCL": str(real),

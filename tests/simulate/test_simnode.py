@@ -12,7 +12,7 @@ from simulation import Sim, Small
 from true_times import truth, variants_holding
 
 from rccltune.model.errors import CommandLineError, InputFileError
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 from rccltune.simulate.modelled import interpolate
 from rccltune.simulate.sources import load_node, node_path, shipped_nodes
 
@@ -142,7 +142,7 @@ def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
     text = small().read_text().replace("a test", "'ein Artikel, 5 µs'")
     path = small()
     path.write_text(text, encoding="utf-8")
-    compiled = written(load_node(path)).decode("ascii")
+    compiled = compile_node(load_node(path)).decode("ascii")
     assert compiled.startswith("rccltune-node 3\n")
     assert compiled.endswith("\nend\n")
     assert "ein%20Artikel,%205%20%C2%B5s" in compiled
@@ -151,7 +151,7 @@ def test_compiled_form_is_ascii_and_ends_with_end(small: Small) -> None:
 
 def test_compiled_form_that_was_cut_off_is_refused(sim: Sim, small: Small) -> None:
     """A half-written file never becomes times."""
-    compiled = written(load_node(small()))
+    compiled = compile_node(load_node(small()))
     target = sim.scratch / "cut.node"
     target.write_bytes(compiled[: len(compiled) // 2])
     done = subprocess.run(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rccltune import plugin
 from rccltune.simulate import sources
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,4 +128,4 @@ def untouched(
 
 @cache
 def _compiled(node: Path) -> bytes:
-    return written(sources.load_node(node))
+    return compile_node(sources.load_node(node))

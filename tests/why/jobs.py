@@ -13,7 +13,7 @@ import yamls
 from rccltune import plugin
 from rccltune.model.vocabulary import Collective
 from rccltune.simulate import sources
-from rccltune.simulate.compiled import written
+from rccltune.simulate.compiled import compile_node
 from rccltune.why.explain_job import explain_job
 from rccltune.why.job_report import AnswerKind, JobReport, SizeAnswer
 
@@ -68,7 +68,7 @@ class Jobs:
         """Run a benchmark and give its log, the library's and the plugin's lines in it."""
         compiled = self.folder / f"{name}.node"
         compiled.write_bytes(
-            written(sources.load_node(node or sources.node_path("mi300x", "cpx-nps4")))
+            compile_node(sources.load_node(node or sources.node_path("mi300x", "cpx-nps4")))
         )
         keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
         keep |= {
