@@ -15,18 +15,18 @@ from typing import Final
 from rccltune import plugin
 from rccltune.model.schema import json_schema
 from rccltune.releases import RELEASES
-from rccltune.rules.library_support import ModeSupport, RuleReaderKind, way
+from rccltune.rules import library_support
 from rccltune.simulate.node_schema import NodeFile
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _BEGIN: Final = "<!-- made by scripts/make_tables.py -->"
 _END: Final = "<!-- end -->"
 _EXPORTS: Final = {
-    RuleReaderKind.FILE: "`NCCL_TUNER_CONFIG_FILE=FILE`",
-    RuleReaderKind.PLUGIN: (
+    library_support.FILE: "`NCCL_TUNER_CONFIG_FILE=FILE`",
+    library_support.PLUGIN: (
         "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `NCCL_TUNER_CONFIG_FILE=FILE`"
     ),
-    RuleReaderKind.KEYED: (
+    library_support.KEYED: (
         "`NCCL_TUNER_PLUGIN=$(rccltune plugin --path)` `RCCLTUNE_CONFIG_DIR=FOLDER`, with "
         "`rccl_tuner_<arch>_<mode>.csv` for each mode in it"
     ),
@@ -40,12 +40,12 @@ def releases_table(offered: Sequence[int]) -> list[str]:
         offered: versions of the tuner interface that the plugin has.
     """
     lines = [
-        f"| release | tuner ABI | {ModeSupport.ONE.value} | {ModeSupport.SEVERAL.value} | |",
+        f"| release | tuner ABI | {library_support.ONE_MODE} | {library_support.SEVERAL_MODES} | |",
         "|---|--:|---|---|---|",
     ]
     for release in {each.name: each for each in RELEASES}.values():
         abi = max((v for v in release.interfaces if v in offered), default=0)
-        ways = (way(abi, modes, built_in=release.reads_rules).value for modes in ModeSupport)
+        ways = library_support.choose_readers(abi, built_in=release.reads_rules)
         lines.append(f"| {release.name} | {abi or '–'} | {' | '.join(ways)} | {release.remark} |")
     return lines
 
@@ -54,7 +54,7 @@ def _deploy(path: Path) -> str:
     """docs/deploy.md with the table of releases, and what each way exports, between its marks."""
     before, _, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    ways = [f"* **{one.value}**: {exports}" for one, exports in _EXPORTS.items()]
+    ways = [f"* **{one}**: {exports}" for one, exports in _EXPORTS.items()]
     table = releases_table(plugin.build_info()["abi_versions"])
     return before + "\n".join([_BEGIN, *table, "", *ways, _END]) + after
 

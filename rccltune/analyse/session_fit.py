@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -36,10 +36,14 @@ _VERSION: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitFile:
-    """Content of fit.json; each field as :class:`FitResult` has it.
+    """Curves of a session, and all that was found beside them: the content of fit.json.
 
     Attributes:
         version: of this record: with another one it is made again.
+        samples_sha256: of the samples.csv that it was made from.
+        excluded: settings that are not measured because their launches fail.
+        idle: the plugin, answering nothing, beside the baseline.
+        own: settings that the library was seen to run by itself.
     """
 
     version: Whole
@@ -58,26 +62,10 @@ class FitFile:
 
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitResult:
-    """Curves of a session, and all that was found beside them.
-
-    Attributes:
-        samples_sha256: of the samples.csv that it was made from.
-        excluded: settings that are not measured because their launches fail.
-        idle: the plugin, answering nothing, beside the baseline.
-        own: settings that the library was seen to run by itself.
-    """
+class FitResult(FitFile):
+    """The fit of a session that is open."""
 
     session: Session
-    samples_sha256: str
-    curves: tuple[Curve, ...]
-    crossovers: tuple[Crossover, ...]
-    separations: tuple[Separation, ...]
-    notices: tuple[Notice, ...]
-    bypasses: tuple[Bypass, ...] = ()
-    excluded: tuple[ExcludedSetting, ...] = ()
-    idle: tuple[IdleComparison, ...] = ()
-    own: tuple[LibrarySetting, ...] = ()
 
     @property
     def own_choices(self) -> Mapping[Target, Mapping[int, Setting]]:
@@ -93,20 +81,11 @@ class FitResult:
     @property
     def file(self) -> FitFile:
         """Record for fit.json and --json."""
-        return FitFile(
-            version=_VERSION,
-            samples_sha256=self.samples_sha256,
-            simulated=self.session.simulated,
-            runner=self.session.fingerprint.runner,
-            curves=self.curves,
-            crossovers=self.crossovers,
-            separations=self.separations,
-            notices=self.notices,
-            bypasses=self.bypasses,
-            excluded=self.excluded,
-            idle=self.idle,
-            own=self.own,
-        )
+        return FitFile(**_fields_of(self))
+
+
+def _fields_of(record: FitFile) -> dict[str, Any]:
+    return {one.name: getattr(record, one.name) for one in fields(FitFile)}
 
 
 def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> FitResult:
@@ -157,7 +136,10 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
     candidates = candidates_in(grids, samples, options)
     return FitResult(
         session=opened,
+        version=_VERSION,
         samples_sha256=digest,
+        simulated=opened.simulated,
+        runner=opened.fingerprint.runner,
         curves=round_record(fitted_curves),
         crossovers=tuple(one for each in candidates for one in crossovers(each)),
         separations=round_record(separate(fitted_curves)),
@@ -179,16 +161,5 @@ def _read(opened: Session, digest: str) -> FitResult | None:
     )
     if read is None:
         return None
-    return FitResult(
-        session=opened,
-        samples_sha256=digest,
-        curves=read.curves,
-        crossovers=read.crossovers,
-        separations=read.separations,
-        notices=read.notices,
-        bypasses=read.bypasses,
-        # Not from the file: a failed launch changes no sample, and so no file.
-        excluded=excluded(opened),
-        idle=read.idle,
-        own=read.own,
-    )
+    # Not from the file: a failed launch changes no sample, and so no file.
+    return FitResult(session=opened, **_fields_of(read) | {"excluded": excluded(opened)})

@@ -59,12 +59,12 @@ def _checked() -> list[str]:
     from rccltune.machine.installed_software import reads_rules
     from rccltune.machine.this_machine import detect_this_machine
     from rccltune.plugin import build_info, library
-    from rccltune.rules.decision import check_plugin
-    from rccltune.rules.library_support import needs
+    from rccltune.rules.library_support import describe_needs
+    from rccltune.rules.plugin_check import check_plugin
 
     offered = tuple(int(abi) for abi in build_info().get("abi_versions", ()))
     lines = check_plugin(library())
     for one in detect_this_machine(None).libraries:
-        need = needs(one.version, offered, built_in=reads_rules(one.path))
+        need = describe_needs(one.version, offered, built_in=reads_rules(one.path))
         lines.append(f"{one.owner}, {one.version or 'no version'}: {need} ({one.path})")
     return lines

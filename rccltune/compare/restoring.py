@@ -24,9 +24,8 @@ from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.model.zone import NOT_MEASURED, Zone
 from rccltune.releases import exact_release, name_library
 from rccltune.rules import writer
-from rccltune.rules.emission import use_of
 from rccltune.rules.explanation import RuleQuestion, explain
-from rccltune.rules.exports import render_exports
+from rccltune.rules.exports import render_exports, variables_for
 from rccltune.rules.header import SIMULATED
 from rccltune.rules.needs import is_harmless
 from rccltune.rules.requirements import requirements_of
@@ -103,7 +102,7 @@ def restore(
     largest = max(last for *_, last in scope.sizes.values())
     document = _document(found, b, tuple(zones), placement, largest)
     text = writer.render(document)
-    use = use_of(path, document, placement)
+    use = variables_for(path, document, placement)
     write_atomically(path, text)
     write_atomically(exports, render_exports(document.provenance, document.needs, use))
     _ask(path, zones)

@@ -24,7 +24,8 @@ from rccltune.model.settings import Scale
 from rccltune.model.text import join_lines, printable
 from rccltune.model.version import __version__
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
-from rccltune.rules.decision import check_plugin, cost_table, find_decisions
+from rccltune.rules.decision import cost_table, find_decisions
+from rccltune.rules.plugin_check import check_plugin
 from rccltune.rules.plugin_library import PluginLibrary
 from rccltune.rules.rule_file import RuleFile
 from rccltune.session.files import sync_folder

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from rccltune import plugin
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice, choose
 from rccltune.analyse.selectable import needs_ll128_forced
@@ -15,7 +14,7 @@ from rccltune.analyse.session_fit import FitResult, fit_session
 from rccltune.bits.fastest_trees import PROMISE, ChosenBits, choose_same_bits
 from rccltune.launch import overrides
 from rccltune.model.brief import brief
-from rccltune.model.errors import MachineError, TooLittleDataError
+from rccltune.model.errors import TooLittleDataError
 from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
@@ -181,7 +180,7 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     placement = required_placement(fitted, reporter)
     document = _document(fitted, choice.zones, options, placement, bits)
     path = _path(request, fitted.session.fingerprint, placement)
-    use = use_of(path, document, placement)
+    use = exports.variables_for(path, document, placement)
     return EmittedRules(
         path=path,
         text=writer.render(document),
@@ -245,30 +244,6 @@ def _beside(path: Path | None) -> Path | None:
         return None
     beside = path.with_suffix(".env")
     return beside if beside != path else path.with_name(f"{path.name}.env")
-
-
-def use_of(
-    rules: Path | None, document: RuleDocument, placement: str | None
-) -> list[tuple[str, str]]:
-    """Variables that make a job use the file; none where it has no rule.
-
-    Args:
-        rules: where the file is; None for stdout.
-        document: what is in it.
-        placement: of ranks, the only one that it is for; None for any.
-    """
-    if rules is None or not rules_of(document.zones):
-        return []
-    variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
-    try:
-        library = plugin.library()
-    except MachineError:
-        # The host's own CSV tuner reads the file, where it has one.
-        return variables
-    variables.append(("NCCL_TUNER_PLUGIN", str(library)))
-    if placement is not None:
-        variables.append(("RCCLTUNE_PLACEMENT", placement))
-    return variables
 
 
 def _document(

@@ -9,16 +9,42 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from rccltune import plugin
 from rccltune.model import defaults
-from rccltune.model.errors import ReadOnlyError, VerificationError
+from rccltune.model.errors import MachineError, ReadOnlyError, VerificationError
 from rccltune.model.reporter import Reporter
 from rccltune.releases import READING_RULES
 from rccltune.rules.line_format import comment_lines
+from rccltune.rules.rule_document import RuleDocument, rules_of
 from rccltune.session.files import write_atomically
 
 NAMED: Final = re.compile(r"^export NCCL_TUNER_CONFIG_FILE=(.+)$", re.MULTILINE)
 _WIDTH: Final = 98
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def variables_for(
+    rules: Path | None, document: RuleDocument, placement: str | None
+) -> list[tuple[str, str]]:
+    """Variables that make a job use the file; none where it has no rule.
+
+    Args:
+        rules: where the file is; None for stdout.
+        document: what is in it.
+        placement: of ranks, the only one that it is for; None for any.
+    """
+    if rules is None or not rules_of(document.zones):
+        return []
+    variables = [("NCCL_TUNER_CONFIG_FILE", str(rules.resolve()))]
+    try:
+        library = plugin.library()
+    except MachineError:
+        # The host's own CSV tuner reads the file, where it has one.
+        return variables
+    variables.append(("NCCL_TUNER_PLUGIN", str(library)))
+    if placement is not None:
+        variables.append(("RCCLTUNE_PLACEMENT", placement))
+    return variables
 
 
 def render_exports(

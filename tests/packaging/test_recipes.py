@@ -12,7 +12,7 @@ import pytest
 from rccltune.launch import launchers
 from rccltune.launch.hostfiles import hosts_used
 from rccltune.measure import sweep_schema
-from rccltune.model import vocabulary
+from rccltune.model.units import busbw_factor
 from rccltune.model.vocabulary import Collective
 from rccltune.releases import RELEASES, Release
 
@@ -65,7 +65,7 @@ def test_every_collective_has_its_bandwidth_and_its_benchmark(
     collective: Collective, repository: Path
 ) -> None:
     """The factor of its bus bandwidth, and a stand-in that plays it."""
-    assert vocabulary.busbw_factor(collective, 8) > 0
+    assert busbw_factor(collective, 8) > 0
     names = (repository / "native_plugin/sim/CMakeLists.txt").read_text(encoding="ascii")
     assert re.search(rf"\b{collective.value}\b", names)
 
