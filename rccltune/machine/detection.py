@@ -161,7 +161,8 @@ def _add_common_mode(root: SystemRoot, system: System) -> System:
     live = system.live_oams
     if not live and system.n_hidden:
         return replace(system, reason="all GPUs are hidden from this process")
-    if not live and pci.can_list_devices(root):
+    # Only where there is a PCI bus to look at "no GPU" is an answer.
+    if not live and root.entries(pci.DEVICES) is not None:
         return replace(system, status="none", mode=_NONE)
     if not live:
         return replace(system, reason="/sys/bus/pci cannot be read")

@@ -59,13 +59,11 @@ def find_libraries(
     for packages in site_packages:
         for owner, pattern in _WHEELS:
             folders += [(owner, folder) for folder in sorted(packages.glob(pattern))]
-    found: dict[tuple[int, int], tuple[str, Path]] = {}
+    owners: dict[Path, str] = {}
     for owner, path in list_library_files(folders):
-        with suppress(OSError):
-            status = path.stat()
-            found.setdefault((status.st_dev, status.st_ino), (owner, path))
+        owners.setdefault(path.resolve(), owner)
     with ThreadPoolExecutor(4) as pool:
-        return tuple(pool.map(lambda pair: _read_library(*pair), found.values()))
+        return tuple(pool.map(_read_library, owners.values(), owners))
 
 
 def list_library_folders(root: SystemRoot, variables: Mapping[str, str]) -> list[tuple[str, Path]]:
@@ -96,8 +94,7 @@ def list_library_files(folders: Iterable[tuple[str, Path]]) -> Iterator[tuple[st
 
 
 def _read_library(owner: str, path: Path) -> Library:
-    real = path.resolve()
-    return Library(path=real, owner=owner, version=read_version(real), sha256=hash_file(real))
+    return Library(path=path, owner=owner, version=read_version(path), sha256=hash_file(path))
 
 
 def hash_file(path: Path) -> str | None:

@@ -36,20 +36,16 @@ class KfdNode:
     """A KFD node that is a GPU.
 
     Attributes:
-        slot: bus and device, function cleared.
+        number: KFD's own, by which links name it.
+        oam: domain:bus:device.
+        values: its ``properties``.
     """
 
     number: int | None
     folder: str
-    domain: int
-    slot: int
+    oam: str
     partition: int
     values: Mapping[str, int]
-
-    @property
-    def oam(self) -> str:
-        """domain:bus:device."""
-        return format_address(self.domain, self.slot)
 
     @property
     def n_cus(self) -> int:
@@ -135,8 +131,7 @@ def _make_node(name: str, folder: str, values: Mapping[str, int]) -> KfdNode:
     return KfdNode(
         number=int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else None,
         folder=folder,
-        domain=values.get("domain", 0),
-        slot=location & 0xFFF8,
+        oam=format_address(values.get("domain", 0), location & 0xFFF8),
         partition=(location >> 28 & 0xF) or location & 7,
         values={"num_xcc": 1} | dict(values),
     )

@@ -206,7 +206,11 @@ def apply_mode(
             hint=f"set it by hand: {'; '.join(list_commands(wanted, system.rocm))}",
         )
     before = {oam.address: oam.mode for oam in system.oams if oam.mode is not None}
-    target = {a: _merge_modes(wanted, mode) for a, mode in before.items()}
+    # A half that is not asked for stays as it is.
+    target = {
+        address: Mode(compute=wanted.compute or mode.compute, memory=wanted.memory or mode.memory)
+        for address, mode in before.items()
+    }
     back = "; ".join(list_commands(next(iter(before.values())), system.rocm))
     setter = _Setter(run=run, look=look, reload=reload, reporter=reporter)
     reporter.say(
@@ -232,11 +236,6 @@ def _put_back(before: Modes, setter: _Setter, rocm: str | None) -> None:
             where=words,
             hint="; ".join(list_commands(next(iter(before.values())), rocm)),
         ) from error
-
-
-def _merge_modes(wanted: Mode, now: Mode) -> Mode:
-    """A half that is not asked for stays as it is."""
-    return Mode(compute=wanted.compute or now.compute, memory=wanted.memory or now.memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

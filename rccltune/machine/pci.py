@@ -38,11 +38,6 @@ def list_driven_devices(root: SystemRoot) -> tuple[str, ...]:
     return tuple(dict.fromkeys(address for address in addresses if address is not None))
 
 
-def can_list_devices(root: SystemRoot) -> bool:
-    """Whether there is a PCI bus to look at: only then is "no GPU" an answer."""
-    return root.entries(DEVICES) is not None
-
-
 def read_attribute(root: SystemRoot, address: str, name: str) -> tuple[bytes, str]:
     """First line of one file of a device and where it was read; empty where there is none."""
     for place in (DRIVER, DEVICES):

@@ -21,28 +21,20 @@ def check_device_nodes(host: HostState) -> Iterator[Finding]:
     """HIP opens /dev/kfd and every render node; one that is refused ends its start."""
     if not host.has_amd or not host.root.at("dev").is_dir():
         return
-    if not host.root.at("dev/kfd").exists():
-        yield stops(
-            "device-nodes",
-            "there is no /dev/kfd here",
-            "/dev/kfd",
-            remedy="load the driver (modprobe amdgpu); in a container: --device=/dev/kfd "
-            "--device=/dev/dri.",
-        )
-        return
-    names = [f"dri/renderD{gpu.render_minor}" for gpu in host.system.gpus if gpu.can_open]
-    closed = [
-        name
-        for name in ("kfd", *names)
-        if not os.access(host.root.at(f"dev/{name}"), os.R_OK | os.W_OK)
-    ]
-    if closed:
-        yield stops(
-            "device-nodes",
-            f"you may not open /dev/{closed[0]}",
-            f"/dev/{closed[0]}",
-            remedy="sudo usermod -aG render,video $USER, then log in again",
-        )
+    nodes = [f"/dev/dri/renderD{gpu.render_minor}" for gpu in host.system.gpus if gpu.can_open]
+    for node in ("/dev/kfd", *nodes):
+        path = host.root.at(node)
+        if not os.access(path, os.R_OK | os.W_OK):
+            yield stops(
+                "device-nodes",
+                f"you may not open {node}" if path.exists() else f"there is no {node} here",
+                node,
+                remedy="sudo usermod -aG render,video $USER, then log in again"
+                if path.exists()
+                else "load the driver (modprobe amdgpu); in a container: --device=/dev/kfd "
+                "--device=/dev/dri.",
+            )
+            return
 
 
 def check_firmware(host: HostState) -> Iterator[Finding]:
