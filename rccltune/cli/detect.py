@@ -208,7 +208,7 @@ def _software(system: System) -> Iterator[str]:
     yield (
         table(("benchmark", "version", "MPI", "sha256", "file"), tests, numeric=())
         if tests
-        else "No rccl-tests were found on PATH or below ROCm; sweep and tune take --rccl-tests DIR."
+        else f"No {system.tests_word} were found; sweep and tune take --rccl-tests DIR."
     )
     for one in system.launchers or ():
         about = f"{one.flavour} {one.version}" if one.flavour else f"{one.detail}"

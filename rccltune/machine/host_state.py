@@ -49,11 +49,6 @@ class HostState:
         return self.system.vendor == "amd"
 
     @property
-    def tests_word(self) -> str:
-        """Name of the vendor's benchmarks."""
-        return "rccl-tests" if self.has_amd else "nccl-tests"
-
-    @property
     def cpu(self) -> bytes:
         """Fields of /proc/cpuinfo for the first core."""
         return (self.root.read("proc/cpuinfo", 1 << 22) or b"").split(b"\n\n", 1)[0]

@@ -55,7 +55,9 @@ def check_mode(wanted: Mode | None, system: System) -> None:
     mode = system.mode_text if system.status != "unknown" else f"not clear ({system.reason})"
     raise MachineError(
         f"--mode {format_mode(wanted)} was asked for, and the mode of this machine is {mode}",
-        where="/sys/bus/pci/drivers/amdgpu/*/current_{compute,memory}_partition",
+        where="/sys/bus/pci/drivers/amdgpu/*/current_{compute,memory}_partition"
+        if system.vendor == "amd"
+        else None,
         hint=_hint_for(wanted, system),
     )
 

@@ -223,6 +223,11 @@ class System:
         return self.status == "none" and not self.gpus
 
     @property
+    def tests_word(self) -> str:
+        """Name of the vendor's benchmarks."""
+        return "nccl-tests" if self.vendor == "nvidia" else "rccl-tests"
+
+    @property
     def live_oams(self) -> tuple[Oam, ...]:
         """OAMs with devices that a job can use; all of them where no device is listed or hidden."""
         nothing_seen = not self.gpus and not self.n_hidden

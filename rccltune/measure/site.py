@@ -258,9 +258,14 @@ def in_mode(mode: Mode | None, *, apply: bool, reporter: Reporter) -> Iterator[N
         raise CommandLineError(
             "--apply-mode needs a mode", hint="say which with --mode, e.g. --mode cpx-nps4."
         )
+    system = system_here()
+    if system.vendor != "amd":
+        # There is nothing to set: the mode is none, or this says so.
+        check_mode(mode, system)
+        yield
+        return
     rocm = installed_software.find_rocm(SystemRoot(), os.environ)
     folder = smi.find_bindings(rocm, this_machine.list_site_packages())
-    system = system_here()
     if folder is None:
         raise MachineError(
             "amdsmi is not installed, so the mode cannot be set",

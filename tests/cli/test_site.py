@@ -14,8 +14,11 @@ from wording import lacks
 
 from rccltune import plugin
 from rccltune.cli import run
-from rccltune.measure.site import SiteRequest, find_site
+from rccltune.machine.system import System
+from rccltune.measure.site import SiteRequest, find_site, in_mode
 from rccltune.model.errors import InputFileError, MachineError
+from rccltune.model.reporter import Reporter
+from rccltune.model.settings import Mode
 
 
 @pytest.fixture
@@ -231,3 +234,18 @@ def test_tree_simple_is_measured_and_shown_and_never_emitted(
     captured = capsys.readouterr()
     assert "tree,simple" not in captured.out
     assert lacks(captured.err, "tree/simple") == []
+
+
+def test_a_mode_is_set_on_amds_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere --apply-mode has nothing to do, or says that there are no partitions."""
+    none, cpx = Mode.parse("none"), Mode.parse("cpx-nps4")
+    there = System(root=Path("/"), status="none", mode=none)
+    monkeypatch.setattr("rccltune.measure.site.system_here", lambda: there)
+    with in_mode(none, apply=True, reporter=Reporter()):
+        pass
+    with (
+        pytest.raises(MachineError, match="this machine is none") as caught,
+        in_mode(cpx, apply=True, reporter=Reporter()),
+    ):
+        pytest.fail("the block must not run")
+    assert "amd-smi" not in str(caught.value.hint)

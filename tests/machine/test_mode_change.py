@@ -71,6 +71,15 @@ def test_modes_that_do_not(wish: str, machine: str, found: str, tmp_path: Path) 
     assert caught.value.exit_code == 4
 
 
+def test_on_nvidia_nothing_of_amds_driver_is_named(tmp_path: Path) -> None:
+    """Neither where to look nor what to do."""
+    root = write("nvidia-h200", tmp_path)
+    with pytest.raises(MachineError) as caught:
+        check_mode(CPX4, seen(root))
+    assert caught.value.where is None
+    assert caught.value.hint == "say --mode none: these GPUs have no partitions."
+
+
 COMPUTE = "sudo amd-smi set --gpu all --compute-partition CPX"
 MEMORY = "sudo amd-smi set --gpu all --memory-partition NPS4"
 

@@ -56,6 +56,13 @@ def test_detect_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert answer["findings"] == []
 
 
+def test_detect_names_the_vendors_own_benchmarks(tmp_path: Path) -> None:
+    """On NVIDIA's GPUs these are nccl-tests."""
+    done = run(detect, "--root", write("nvidia-h200", tmp_path))
+    assert "NVIDIA H200, mode none" in done.stdout
+    assert "No nccl-tests were found" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["no-sysfs", "container-no-gpu"])
 def test_detect_never_fails(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It describes; whether that will do is the doctor's answer."""

@@ -178,7 +178,7 @@ def check_mpi_families(host: HostState) -> Iterator[Finding]:
             "benchmark-without-mpi",
             f"{_name_benchmarks(no_mpi)}: built without MPI; {_ORPHANS}",
             str(no_mpi[0].path),
-            remedy=f"build {host.tests_word} with make MPI=1 MPI_HOME=…",
+            remedy=f"build {host.system.tests_word} with make MPI=1 MPI_HOME=…",
         )
     family = _FAMILY.get(flavours[0]) if flavours else None
     foreign = [one for one in benchmarks if one.mpi not in (None, "none", family)] if family else []
@@ -189,7 +189,7 @@ def check_mpi_families(host: HostState) -> Iterator[Finding]:
             f"{foreign[0].mpi}; {_ORPHANS}",
             str(foreign[0].path),
             remedy=f"put the mpirun of {foreign[0].mpi} first on PATH, or build "
-            f"{host.tests_word} with {flavours[0]}.",
+            f"{host.system.tests_word} with {flavours[0]}.",
         )
 
 
