@@ -206,7 +206,7 @@ def _run_pair(prepared: LinkMapPlan, pair: DevicePair) -> Run:
 
 
 def _read_times(pair: DevicePair, run: Run) -> PairTimes:
-    """What a run says of its pair."""
+    """Times that a run has of its pair."""
     table = rows_of_runs([run])
     timed = table[(table["step"] == plan.MEASURE) & (table["note"] == "")].dropna(
         subset=["time_us"]

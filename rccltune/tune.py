@@ -99,7 +99,7 @@ class TuneResult:
 
 
 def forced_request(request: Request, site: Site) -> Request | None:
-    """What a second session measures, with LL128 forced; None where that changes nothing.
+    """Request of a second session, with LL128 forced; None where that changes nothing.
 
     Args:
         request: of the first.
@@ -171,7 +171,7 @@ def tune(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proof:
-    """What one session proves.
+    """Proof that one session gives.
 
     Attributes:
         verified: None where there is no rule to verify.
@@ -256,7 +256,7 @@ def _report_session(
 
 
 def _report_unproven(folder: Path, reporter: Reporter) -> None:
-    """What was measured, and that nothing of it is proven, is worth figures and a page too."""
+    """Draw what was measured, and say where the page is: that nothing is proven needs a reason."""
     page = _draw_and_write(folder, reporter, _SHOWING_S)
     reporter.say(f"The page that says why nothing is proven: {page.path}")
 

@@ -237,7 +237,7 @@ _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH or Intel MPI"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherIdentity:
-    """What a program says of itself; ``launcher`` is None where that is unknown."""
+    """Identity of a program, as it says itself; ``launcher`` is None where that is unknown."""
 
     program: str
     version_text: str

@@ -1,4 +1,4 @@
-"""What runs in a launch: rccl-tests' programs, and with which library."""
+"""Benchmarks, rccl-tests' programs, and the library that they load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def over_real(site: Site, node: SimulatedNode, library: Path, *, one_process: bool) -> Site:
-    """The same node with the real library's decisions, its times still the node file's."""
+    """Simulated node with the real library's decisions, its times still the node file's."""
     n_ranks, n_hosts = site.seating.n_started, site.scale.n_nodes
     real_rccl.check_node(node)
     if n_hosts > 1 and one_process:

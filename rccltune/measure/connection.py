@@ -39,7 +39,7 @@ class StalledError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back for one line: what each rank wrote, line by line."""
+    """Answer to one line of a plan: lines that each rank wrote."""
 
     line: str
     ranks: tuple[tuple[str, ...], ...]

@@ -72,7 +72,7 @@ def _failed_at(run: Run) -> PlacedStep | None:
 
 
 def _words(run: Run, *, stalled: bool) -> str:
-    """What the program or the library said: the first rank's words that are about itself."""
+    """Words of the program or the library: the first rank's words that are about itself."""
     sentences = [words for _, _, words in run.remarks.failed]
     try:
         log = (run.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
@@ -87,7 +87,7 @@ def _words(run: Run, *, stalled: bool) -> str:
 
 
 def _last_words(run: Run) -> str:
-    """What a launcher put between rulers, else the last line that anybody wrote."""
+    """Text that a launcher put between rulers, else the last line that anybody wrote."""
     log = run.folder / runs.LOG_FILE
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     parts = _RULER.split(text)

@@ -85,7 +85,7 @@ def hosts_of(ranks: Iterable[Sequence[str]]) -> tuple[Host, ...]:
 
 
 def _facts(ranks: Sequence[Mapping[str, Mapping[str, str]]]) -> tuple[tuple[str, str], ...]:
-    """What ranks of one host say; where they differ, every value, in a form others may equal."""
+    """Facts that ranks of one host say; where they differ, every value, in a comparable form."""
     facts: dict[str, set[str]] = {}
     for one in ranks:
         for name, value in one["fact"].items():

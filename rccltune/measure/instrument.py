@@ -1,4 +1,4 @@
-"""Where the rank program measures: this machine or a simulated one, its library, its launcher."""
+"""The rank program on this machine or a simulated one, with its library and its launcher."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _name_library(measured: LibraryUnderTest) -> str:
 
 
 def _launcher(request: SiteRequest) -> Launcher:
-    """Who starts the ranks: on one node the rank program itself, unless a launcher is named."""
+    """Launcher of the ranks: on one node the rank program itself, unless a launcher is named."""
     if request.hostfile is None and request.launcher in _LOCAL:
         return Launcher()
     if request.launcher == "torchrun":
@@ -245,7 +245,7 @@ def _launch_setup(site: Site, measured: LibraryUnderTest) -> LaunchSetup:
 
 
 def beside_plugin(site: Site) -> tuple[tuple[str, str], ...]:
-    """What tells our plugin where it is, as far as no device does."""
+    """Variables that tell our plugin where it is, as far as no device does."""
     variables = [("RCCLTUNE_PLACEMENT", site.seating.place.name)]
     if site.fingerprint.simulated and site.fingerprint.mode is not None:
         variables.append(("RCCLTUNE_MODE", str(site.fingerprint.mode)))
@@ -332,7 +332,7 @@ def check_collectives(collectives: tuple[Collective, ...]) -> None:
 
 
 def setup_of(request: SiteRequest, site: Site) -> SessionSetup:
-    """What all of a session is measured with."""
+    """Setup that all of a session is measured with."""
     return SessionSetup(
         runner=request.runner,
         library=site.library,
@@ -418,7 +418,7 @@ def check_same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> No
 
 
 def _is_ours(name: str) -> bool:
-    """What a sweep that was killed in its first moment leaves: a marker, a file half written."""
+    """Whether a sweep that was killed in its first moment leaves a file of this name."""
     return name.startswith(("writer.lock", ".writer.lock.", ".session.json."))
 
 

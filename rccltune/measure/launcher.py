@@ -53,7 +53,7 @@ def hosts_of(hostfile: Path | None, launcher: Launcher, n_ranks: int) -> tuple[s
 def over_hosts(
     request: SiteRequest, launcher: Launcher, seating: RankDevices, n_gpus: int
 ) -> tuple[RankDevices, tuple[str, ...]]:
-    """Where ranks sit on all hosts of the host file, and which hosts these are; none without one.
+    """Placement of ranks on the hosts of the host file, and these hosts; none without a file.
 
     Args:
         request: what the user says about where to run.
@@ -143,7 +143,7 @@ def _check_one_host(hosts: tuple[str, ...]) -> None:
 
 
 def remarks(binding: Binding) -> tuple[str, ...]:
-    """What the user should know of how ranks are bound."""
+    """Remarks on how ranks are bound."""
     if binding.refused is None:
         return ()
     text = "Ranks are not bound to their NUMA sets, times may vary more: the launcher refused"

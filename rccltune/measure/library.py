@@ -1,4 +1,4 @@
-"""Which library is measured: the one that is named, ROCm's, the system's, or PyTorch's own.
+"""Library that is measured: the one that is named, ROCm's, the system's, or PyTorch's own.
 
 PyTorch's wheels bring a library and a runtime of their own, which belong together. They are found
 by where the wheel lies; nothing of torch is imported.
@@ -138,7 +138,7 @@ def _origin() -> Path | None:
 
 
 def _ask_python(python: str) -> tuple[Path | None, list[str]]:
-    """The same of another Python, and where it looks for packages."""
+    """``torch/__init__.py`` of another Python, and where that looks for packages."""
     try:
         answer = subprocess.run(
             list(launch_program(python, _PRINT_ORIGIN)),

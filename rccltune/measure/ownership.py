@@ -1,4 +1,4 @@
-"""Which sessions this user made.
+"""Sessions that this user made.
 
 A session says which programs to start and with which variables. Whoever unpacks a mailed one owns
 its files, and an id can be copied, so nothing in the session and nothing about its files tells

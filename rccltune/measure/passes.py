@@ -45,7 +45,7 @@ _AN_OCTAVE: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepScope:
-    """What to measure.
+    """Calls to measure, and how.
 
     Attributes:
         sizes: of each collective, in bytes, as they can be called.
@@ -154,7 +154,7 @@ class RunPlan:
 
     @property
     def purpose(self) -> str:
-        """What they are for."""
+        """Purpose that all of them have."""
         return next(iter(self.communicators)).purpose
 
     @property
@@ -400,7 +400,7 @@ def idle_by_source(table: pd.DataFrame, idle_source: str) -> list[str]:
 def _library_choices(
     table: pd.DataFrame,
 ) -> dict[tuple[str, int], tuple[Setting | None, Setting | None]]:
-    """What the site and the idle plugin ran, by collective and size, where both said it."""
+    """Settings that the site and the idle plugin ran, by collective and size, where both say it."""
     called = table[table["ran"] != ""]
     site, idle = (
         called[called["setting"] == str(one)].groupby(["collective", "nbytes"])["ran"].first()

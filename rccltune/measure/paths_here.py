@@ -1,4 +1,4 @@
-"""Which calls of a sweep go past the tuner here, said before any time is spent."""
+"""Calls of a sweep that go past the tuner here, said before any time is spent."""
 
 from __future__ import annotations
 

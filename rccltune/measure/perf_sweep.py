@@ -86,12 +86,12 @@ class PreparedPerfSweep:
 
     @property
     def site(self) -> Site:
-        """Where."""
+        """Site where it measures."""
         return self.instrument.site
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a user should know before it starts."""
+        """Remarks for a user before it starts."""
         return (*sentences(self.past), *self.site.remarks)
 
     @property
@@ -134,7 +134,7 @@ class PreparedPerfSweep:
 
     @property
     def left(self) -> list[passes.RunPlan]:
-        """Those of which something is left."""
+        """Units of which something is left."""
         return [one for one in self.units if self.measuring.remaining(one)]
 
     @property
@@ -238,7 +238,7 @@ def prepare_measuring(request: Request, folder: Path, reporter: Reporter) -> Pre
 
 
 def _make_scope(request: Request, sweep: Sweep, instrument: Instrument) -> SweepScope:
-    """What is measured, as the rank program takes it.
+    """Scope of the sweep, as the rank program takes it.
 
     Raises:
         CommandLineError: nothing of it can be called, or a setting is not complete.
@@ -392,7 +392,7 @@ def measure_with_perf(
 
 
 def tuner_of_baseline(measured: Sequence[Run]) -> str | None:
-    """Which tuner the library used where our plugin was not loaded.
+    """Tuner that the library used where our plugin was not loaded.
 
     Args:
         measured: runs, of which the first one without our plugin says it.

@@ -83,7 +83,7 @@ class LibraryUnderTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSetup:
-    """Where ranks run, and with what.
+    """Setup of ranks: where they run, and with what.
 
     Attributes:
         place: of the ranks of a communicator.
@@ -134,7 +134,7 @@ def program() -> Path:
 def environment_of(
     ground: LaunchSetup, folder: Path, site: Mapping[str, str], token: str, *, with_plugin: bool
 ) -> LaunchEnvironment:
-    """What every rank of a run sees.
+    """Environment of every rank of a run.
 
     Where our plugin answers, what chooses is cleared, but for channels and threads, which no tuner
     can give back; without it nothing is. All else passes, so that interfaces and transports
@@ -265,7 +265,7 @@ class WaitingRanks:
 
     @property
     def run(self) -> Run:
-        """What they have measured so far.
+        """Run of these ranks, as far as they have measured.
 
         Raises:
             OutputError: a line that is none of theirs.

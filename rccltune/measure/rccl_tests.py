@@ -55,7 +55,7 @@ _WORDS_NBYTES: Final = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RcclTestsSetup:
-    """Where rccl-tests run, and what starts them.
+    """Setup of rccl-tests: where they run, and what starts them.
 
     Attributes:
         site: as :func:`rccltune.measure.site.find_site` found it.
@@ -68,7 +68,7 @@ class RcclTestsSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkCall:
-    """What a launch calls: a collective at sizes from the smallest to the largest, by a factor.
+    """Calls of a launch: a collective at sizes from the smallest to the largest, by a factor.
 
     Attributes:
         dtype: in the benchmark's words, and so is ``op``.
@@ -89,7 +89,7 @@ class BenchmarkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResult:
-    """What one launch gave.
+    """Result of one launch.
 
     Attributes:
         folder: its own, with stdout.log and stderr.log.
@@ -117,7 +117,7 @@ class BenchmarkResult:
 def confirming_site(
     request: SiteRequest, site: Site, *, leaves_out: bool = False
 ) -> SiteRequest | None:
-    """Where rccl-tests are looked for after the rank program; None where nothing is to confirm.
+    """Request by which rccl-tests are looked for after the rank program; None to confirm nothing.
 
     On a simulated node the times of both come from one file.
 
@@ -194,7 +194,7 @@ def launch(
 
 
 def stated_of(site: Site, collective: Collective, setting: Setting | None = None) -> StatedFacts:
-    """What is known of a launch before its log is read.
+    """Facts that are known of a launch before its log is read.
 
     Args:
         site: where it ran.
@@ -212,7 +212,7 @@ def stated_of(site: Site, collective: Collective, setting: Setting | None = None
 
 
 def read_launched(folder: Path, stated: StatedFacts) -> BenchmarkResult:
-    """What a launch gave whose processes ended well.
+    """Result of a launch whose processes ended well.
 
     Args:
         folder: its own.

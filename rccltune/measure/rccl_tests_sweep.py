@@ -95,7 +95,7 @@ class PreparedRcclTests:
 
     @property
     def site(self) -> Site:
-        """Where."""
+        """Site where it measures."""
         return self.where.site
 
     @property
@@ -148,7 +148,7 @@ class PreparedRcclTests:
 
     @property
     def plan_lines(self) -> Iterator[str]:
-        """What is left, each launch as for a shell."""
+        """Launches that are left, each as for a shell."""
         folder = self.folder.resolve() / runs.FOLDER / "N"
         for one in self.left:
             environment = rccl_tests.environment_of(
@@ -594,7 +594,7 @@ def _end_of(one: RunFile, result: BenchmarkResult) -> EndFile:
 
 
 def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
-    """Which tuner the library uses by itself, as its log of a baseline says."""
+    """Tuner that the library uses by itself, as its log of a baseline says."""
     for run in measured:
         if run.file.stated is not None and _is_baseline(run.file):
             for log in sorted(run.folder.glob("nccl-*.log")):

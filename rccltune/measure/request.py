@@ -34,7 +34,7 @@ OF_PERF: Final = ("communicators",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to measure, where, and how long a launch may take.
+    """Request of a user: what to measure, where, and how long a launch may take.
 
     Attributes:
         workload: a recorded job, whose sizes at the site's scale are the only ones to measure.
@@ -152,7 +152,7 @@ def refuse_simulated(request: Request, folder: Path) -> None:
 
 
 def site_keys(site: SiteRequest, folder: Path | None = None) -> dict[str, Any]:
-    """What was said about where to run, by the options of a sweep; paths are made absolute.
+    """Options that say where to run, as a sweep has them; paths are made absolute.
 
     Args:
         site: what was said.
@@ -268,7 +268,7 @@ def _check_sizes(values: Mapping[str, Any], sweep: Sweep) -> None:
 
 
 def _check_runner(values: Mapping[str, Any]) -> None:
-    """What a runner has not, and what it alone has."""
+    """Stop where the runner lacks what an option asks for."""
     runner = values["runner"]
     flags = [flag(name) for name in OF_PERF if runner != PERF and values.get(name)]
     if runner != PERF and str(values.get("librccl")) == "torch":

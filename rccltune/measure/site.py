@@ -1,4 +1,4 @@
-"""What a sweep runs on: benchmarks, launcher, library, and the machine as far as it is known."""
+"""Site of a sweep: benchmarks, launcher, library, and the machine as far as it is known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _GATED: Final = ("gfx94", "gfx95")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRequest:
-    """What the user says about where to run.
+    """Answers of the user to where to run.
 
     Attributes:
         simulate: name or path of a node file; None measures this machine.
@@ -79,7 +79,7 @@ class SiteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What there is.
+    """Machine, library, launcher and ranks of a sweep, as they were found.
 
     Attributes:
         help_letters: option letters of the benchmark.
@@ -131,7 +131,7 @@ class Site:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What a launch starts: every benchmark."""
+        """Programs that a launch starts: every benchmark."""
         return tuple(sorted({Path(program) for program in self.programs.values()}))
 
 
@@ -220,7 +220,7 @@ def hidden_here(system: System) -> tuple[conf_files.LibraryConfFile, ...]:
 def changes_since(
     system: System, hidden: tuple[conf_files.LibraryConfFile, ...]
 ) -> tuple[str, ...]:
-    """What of the machine changed, and hidden files that came, went or say something else."""
+    """Changes of the machine, and hidden files that came, went or say something else."""
     names = sorted({str(one.path) for one in set(hidden) ^ set(hidden_here(system))})
     return (
         *detection.compare_systems(system, system_here()),

@@ -54,7 +54,7 @@ def read_sweep_file(text: str, name: str) -> dict[str, Any]:
 
 
 def sweep_of(options: SweepOptions) -> Sweep:
-    """What these options measure."""
+    """Sweep that these options ask for."""
     return Sweep(
         mode=options.mode,
         collectives=_collectives(options),
@@ -116,7 +116,7 @@ def dump_sweep(sweep: Sweep, site: Mapping[str, Any] | None = None) -> str:
 
 
 def _collectives(options: SweepOptions) -> tuple[Collective, ...]:
-    """Those that are named, or whose sizes are; all that ask a tuner otherwise."""
+    """Collectives that are named, or whose sizes are; all that ask a tuner otherwise."""
     sized = tuple(dict.fromkeys(collective for collective, _ in options.sizes))
     return options.collective or sized or _DEFAULT_ORDER
 

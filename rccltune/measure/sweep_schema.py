@@ -121,7 +121,7 @@ def _option(
 
 
 class SweepOptions(BaseModel):
-    """What a user may say of a sweep."""
+    """Options of a sweep."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,1 +1,1 @@
-"""What ranks are told to do, step by step, and what they wrote: plans, runs, rows."""
+"""Steps that ranks are sent, and what they wrote: plans, runs, rows."""

@@ -1,4 +1,4 @@
-"""Which settings a session measures no more, and which of its times must not be used.
+"""Settings that a session measures no more, and times that must not be used.
 
 A setting that hangs, crashes or gives wrong results is excluded for its collective, and so is one
 with which runs are killed again and again. No setting sends SIGKILL: somebody did, or the kernel

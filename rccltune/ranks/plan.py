@@ -1,4 +1,4 @@
-"""What the rank program is to do, step by step, and the lines of ``plan.txt`` that say it."""
+"""Steps of the rank program, and the lines of ``plan.txt`` that say them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a communicator is for.
+    """Purpose of a communicator.
 
     Attributes:
         purpose: FIRST, SECOND …
@@ -196,7 +196,7 @@ def plan_lines(communicators: Communicators) -> Iterator[str]:
 
 
 def answer_of(setting: Setting) -> str:
-    """What the plugin is told: ``nothing``, ``rules`` or ``ring/ll128``."""
+    """Answer for the plugin to give: ``nothing``, ``rules`` or ``ring/ll128``."""
     return {IDLE: "nothing", RULES: "rules"}.get(setting, str(setting))
 
 

@@ -1,4 +1,4 @@
-"""What runs of the rank program measured: their files as one table.
+"""Rows that runs of the rank program measured, as one table.
 
 Columns of the table, a row a step that every rank has finished:
 
@@ -273,7 +273,7 @@ def _keys(table: pd.DataFrame) -> list[Key]:
 
 
 def _executed_settings(table: pd.DataFrame) -> Executed:
-    """What the library said that it ran, by rule file, setting, collective, type and size."""
+    """Settings that the library said it ran, by rule file, setting, collective, type and size."""
     asking = (plan.CHECK, plan.CALL, plan.ORDER)
     logged = table[table["step"].isin(asking) & ~table["ran"].isin(NOTHING_SAID)]
     return dict(zip(_keys(logged), logged["ran"], strict=True))

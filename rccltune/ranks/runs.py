@@ -104,7 +104,7 @@ class EndFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRemarks:
-    """What the program says beside its rows.
+    """Remarks of the program beside its rows.
 
     Attributes:
         failed: (rank, line of the plan, words) of steps that failed.
@@ -163,7 +163,7 @@ class Run:
 
     @property
     def library_version(self) -> str | None:
-        """As the library says itself; None where nothing does."""
+        """Version as the library says it itself; None where nothing does."""
         return self.file.library_version or (self.ended.library_version if self.ended else None)
 
     @property
