@@ -17,8 +17,9 @@ from rccltune.machine import detection, placement
 from rccltune.machine.installed_software import contains_any
 from rccltune.machine.mode_change import check_mode
 from rccltune.machine.placement import RankDevices
-from rccltune.measure import library, rank_program, real_rccl
+from rccltune.measure import rank_program, real_rccl
 from rccltune.measure.launcher import check_reads_hosts, hosts_of, launcher_of, over_hosts
+from rccltune.measure.library import digest_of, find_library, find_real, stand_in
 from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.measure.request import Request
 from rccltune.measure.site import (
@@ -126,13 +127,13 @@ def _real(request: SiteRequest) -> Instrument:
     there = detection.add_nvidia(system, os.environ)
     variables = variables_of(request)
     try:
-        measured = library.find_library(request.librccl, variables)
+        library = find_library(request.librccl, variables)
     except MachineError as error:
         if there.has_no_gpu and request.librccl is None:
             raise MachineError(f"no GPU here (and {error.message})", hint=_SHOWN) from error
         raise
     if there.has_no_gpu:
-        raise MachineError("no GPU here", where=measured.what, hint=_SHOWN)
+        raise MachineError("no GPU here", where=library.what, hint=_SHOWN)
     check_mode(request.mode, system)
     launcher = _launcher(request)
     seating = placement.place_ranks(request.placement, request.n_ranks, there, variables)
@@ -145,26 +146,26 @@ def _real(request: SiteRequest) -> Instrument:
         known,
         hosts=hosts or known.hosts,
         mode=known.mode or request.mode,
-        benchmark_sha256=library.digest_of(measured.file),
+        benchmark_sha256=digest_of(library.file),
         ranks_per_process=1,
     )
-    site = _site(request, measured, launcher, seating, fingerprint)
+    site = _site(request, library, launcher, seating, fingerprint)
     site = replace(
         site,
         hosts=hosts,
-        remarks=(f"Library: {_name_library(measured)}", *site.remarks),
+        remarks=(f"Library: {_name_library(library)}", *site.remarks),
         hidden=hidden,
         changed=lambda: changes_since(system, hidden),
-        is_rcclx=contains_any(measured.file, RCCLX_SWITCH),
+        is_rcclx=contains_any(library.file, RCCLX_SWITCH),
     )
-    return Instrument(site=site, ground=_launch_setup(site, measured))
+    return Instrument(site=site, ground=_launch_setup(site, library))
 
 
-def _name_library(measured: LibraryUnderTest) -> str:
+def _name_library(library: LibraryUnderTest) -> str:
     """``RCCL 2.27.7, /opt/rocm/lib/librccl.so.1 (ROCm's)``."""
-    version = measured.version or "a library that does not say its version"
-    over = "" if measured.runtime is None else f" over {measured.runtime}"
-    return f"{version}, {measured.file} ({measured.what}){over}"
+    version = library.version or "a library that does not say its version"
+    over = "" if library.runtime is None else f" over {library.runtime}"
+    return f"{version}, {library.file} ({library.what}){over}"
 
 
 def _launcher(request: SiteRequest) -> Launcher:
@@ -204,7 +205,7 @@ def _python_with_torch() -> Path:
 
 def _site(
     request: SiteRequest,
-    measured: LibraryUnderTest,
+    library: LibraryUnderTest,
     launcher: Launcher,
     seating: RankDevices,
     fingerprint: Fingerprint,
@@ -223,15 +224,15 @@ def _site(
         has_patched_library=False,
         node=None,
         remarks=remarks_of(seating),
-        tunerless=overrides.tunerless(measured.version),
-        library=measured.version,
-        library_file=measured.file,
+        tunerless=overrides.tunerless(library.version),
+        library=library.version,
+        library_file=library.file,
     )
 
 
-def _launch_setup(site: Site, measured: LibraryUnderTest) -> LaunchSetup:
+def _launch_setup(site: Site, library: LibraryUnderTest) -> LaunchSetup:
     return LaunchSetup(
-        library=measured,
+        library=library,
         place=site.seating.place,
         launcher=site.launcher,
         hostfile=site.hostfile,
@@ -256,24 +257,24 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
     node, mode = simulated_node(request)
     hardware = node.raw["hardware"]
     seating = simulated_seating(request, node)
-    measured = replace(library.stand_in(), version=f"RCCL {release_played(request, node)}")
+    library = replace(stand_in(), version=f"RCCL {release_played(request, node)}")
     words = None
     checked = _CHECKED_NBYTES // seating.n_started**2
     if request.librccl is not None:
-        measured, words, checked = *_find_real(request.librccl, node, seating), 0
+        library, words, checked = *_prepare_real(request.librccl, node, seating), 0
     fingerprint = Fingerprint(
         product=hardware.get("product"),
         arch=hardware.get("arch"),
         cu_count=hardware.get("compute_units"),
         mode=mode,
         hosts=(f"simulated {node.name}",),
-        benchmark_sha256=library.digest_of(measured.file),
+        benchmark_sha256=digest_of(library.file),
         ranks_per_process=1,
         simulated=True,
         runner=words,
     )
     launcher = _launcher(request)
-    site = _site(request, measured, launcher, seating, fingerprint)
+    site = _site(request, library, launcher, seating, fingerprint)
     remark = f"{words}; kernels are launched and not run: no result is checked"
     site = replace(
         site,
@@ -287,21 +288,21 @@ def _simulated(request: SiteRequest, folder: Path) -> Instrument:
         remarks=(*site.remarks, *([remark] if words else [])),
         is_rcclx=node.library == "rcclx",
     )
-    ground = _launch_setup(site, measured)
+    ground = _launch_setup(site, library)
     if words is not None and site.scale.n_nodes > 1:
         each = site.scale.n_ranks // site.scale.n_nodes
         host = hardware.get("host", _HOST)
         hosts = tuple(f"{host}{rank // each}" for rank in range(site.scale.n_ranks))
-        ground = replace(ground, host_ids=hosts, library=_over_network(measured))
+        ground = replace(ground, host_ids=hosts, library=_over_network(library))
     return Instrument(site=site, ground=ground, checked_up_to=checked)
 
 
-def _over_network(measured: LibraryUnderTest) -> LibraryUnderTest:
+def _over_network(library: LibraryUnderTest) -> LibraryUnderTest:
     """The library with the simulated machine's own network."""
-    return replace(measured, needs=(*measured.needs, ("NCCL_NET_PLUGIN", str(measured.runtime))))
+    return replace(library, needs=(*library.needs, ("NCCL_NET_PLUGIN", str(library.runtime))))
 
 
-def _find_real(
+def _prepare_real(
     named: Path, node: SimulatedNode, seating: RankDevices
 ) -> tuple[LibraryUnderTest, str]:
     """The real library, and how everything made with it names it.
@@ -310,7 +311,7 @@ def _find_real(
         MachineError: it is not there, or memory is short.
     """
     real_rccl.check_node(node)
-    real = library.real(named, os.environ)
+    real = find_real(named, os.environ)
     scale = seating.place.scale
     real_rccl.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False)
     version, words = real_rccl.real_words(real.file)

@@ -213,7 +213,7 @@ def stand_in() -> LibraryUnderTest:
     return LibraryUnderTest(file=_native(STAND_IN), runtime=_native(HIP), what="stand-in")
 
 
-def real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
+def find_real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
     """The real RCCL over the simulated machine.
 
     Args:

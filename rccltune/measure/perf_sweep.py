@@ -391,13 +391,13 @@ def measure_with_perf(
     )
 
 
-def tuner_of_baseline(measured: Sequence[Run]) -> str | None:
+def tuner_of_baseline(session_runs: Sequence[Run]) -> str | None:
     """Tuner that the library used where our plugin was not loaded.
 
     Args:
-        measured: runs, of which the first one without our plugin says it.
+        session_runs: of which the first one without our plugin says it.
     """
-    for run in measured:
+    for run in session_runs:
         log = run.folder / runs.LIBRARY_LOG
         if not run.file.plugin and log.exists():
             return find_tuner(log.read_text(encoding="utf-8", errors="replace"))

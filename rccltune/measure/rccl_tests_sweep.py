@@ -593,9 +593,9 @@ def _end_of(one: RunFile, result: BenchmarkResult) -> EndFile:
     )
 
 
-def _tuner_of_baseline(measured: Sequence[Run]) -> str | None:
+def _tuner_of_baseline(session_runs: Sequence[Run]) -> str | None:
     """Tuner that the library uses by itself, as its log of a baseline says."""
-    for run in measured:
+    for run in session_runs:
         if run.file.stated is not None and _is_baseline(run.file):
             for log in sorted(run.folder.glob("nccl-*.log")):
                 return find_tuner(log.read_text(encoding="utf-8", errors="replace"))

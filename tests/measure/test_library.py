@@ -58,7 +58,7 @@ def test_words_for_libraries_say_where_they_are_had() -> None:
     with pytest.raises(MachineError, match="RCCL of simulated nodes"):
         library.find_library(Path("real"), {})
     with pytest.raises(MachineError, match="does not run on a simulated node"):
-        library.real(Path("torch"), {})
+        library.find_real(Path("torch"), {})
 
 
 def wheel(bare: Path, monkeypatch: pytest.MonkeyPatch, *files: str) -> dict[str, Path]:
