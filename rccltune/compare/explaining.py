@@ -35,7 +35,7 @@ from rccltune.model.vocabulary import Collective
 from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 # Its runs are in a folder of their own inside the comparison's.
 FOLDER: Final = "reasons"
@@ -137,20 +137,15 @@ def _measured(third: OngoingComparison, verdicts: Mapping[Cell, Verdict]) -> Rea
         return dict.fromkeys(verdicts, unknown(error.message))
     told = third.sides[2]
     reasons = _why_not(third)
-    against_a, against_b = (_judged(third, letter) for letter in (A, B))
+    against_a, against_b = (_judge_third(third, letter) for letter in (A, B))
     for cell, verdict in verdicts.items():
         if cell in reasons:
             continue
         if cell not in against_a or cell not in against_b:
             reasons[cell] = unknown(_BUDGET if third.is_over else f"{told.side.name} was not timed")
             continue
-        one = against_a[cell]
-        reasons[cell] = judge_third_side(
-            verdict,
-            Verdict(one["verdict"]),
-            (one["ratio"], one["low"], one["high"]),
-            _gain(against_b[cell]),
-        )
+        against, ratio = against_a[cell]
+        reasons[cell] = judge_third_side(verdict, against, ratio, _gain(*against_b[cell]))
     return reasons
 
 
@@ -174,17 +169,27 @@ def _why_not(third: OngoingComparison) -> Reasons:
     return reasons
 
 
-def _gain(row: pd.Series[float]) -> Estimate | None:
-    """What B gains by A's setting; None where that is not certainly faster."""
-    if Verdict(row["verdict"]) is not Verdict.FASTER:
+def _gain(verdict: Verdict, ratio: Estimate) -> Estimate | None:
+    """Gain of B by A's setting; None where that is not certainly faster."""
+    if verdict is not Verdict.FASTER:
         return None
-    value, low, high = (1 / float(row[name]) for name in ("ratio", "high", "low"))
-    return Estimate(value=value, low=low, high=high, n=int(min(row["n_a"], row["n_b"])))
+    return Estimate(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, n=ratio.n)
 
 
-def _judged(third: OngoingComparison, letter: str) -> dict[Cell, pd.Series[float]]:
-    """The third side's time over another side's, by size."""
+def _judge_third(third: OngoingComparison, letter: str) -> dict[Cell, tuple[Verdict, Estimate]]:
+    """Judge the third side's time over another side's, by size."""
     timings = third.timings()
     both = timings[timings["side"].isin((letter, C))].replace({"side": {letter: A, C: B}})
-    judged = judging.judge(both, margin=third.margin, paired=False)
-    return {(str(row["collective"]), int(row["nbytes"])): row for _, row in judged.iterrows()}
+    table = judging.judge(both, margin=third.margin, paired=False)
+    return {
+        (str(row["collective"]), int(row["nbytes"])): (
+            Verdict(row["verdict"]),
+            Estimate(
+                value=float(row["ratio"]),
+                low=float(row["low"]),
+                high=float(row["high"]),
+                n=int(min(row["n_a"], row["n_b"])),
+            ),
+        )
+        for row in table.to_dict("records")
+    }

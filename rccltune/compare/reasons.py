@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 NO_TUNER: Final = " (no tuner)"
 PERHAPS: Final = "perhaps "
 COLUMNS: Final = ("reason", "because", "told", "told_ratio", "told_low", "told_high")
+# Cells of a size at which B was not timed with A's setting.
+_NOT_TOLD: Final = ("", math.nan, math.nan, math.nan)
 _SHOWN: Final = 3
 
 
@@ -51,23 +53,24 @@ class SizeReason:
     Attributes:
         because: why it is unknown; empty otherwise.
         told: how B was with A's setting against A; None where that was not timed.
-        ratio: time of B with A's setting over time of A, with its interval.
+        ratio: time of B with A's setting over time of A; None where that was not timed.
         gain: time of B by itself over its time with A's setting, where that is certainly faster.
     """
 
     reason: Reason
     because: str = ""
     told: Verdict | None = None
-    ratio: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
+    ratio: Estimate | None = None
     gain: Estimate | None = None
 
     @property
     def cells(self) -> tuple[object, ...]:
         """By :data:`COLUMNS`."""
-        told = "" if self.told is None else self.told.value
-        return (self.reason.value, self.because, told, self.ratio, self.low, self.high)
+        if self.told is None or self.ratio is None:
+            return (self.reason.value, self.because, *_NOT_TOLD)
+        ratio = self.ratio
+        words = (self.reason.value, self.because, self.told.value)
+        return (*words, ratio.value, ratio.low, ratio.high)
 
 
 def unknown(because: str) -> SizeReason:
@@ -121,7 +124,7 @@ def find_why_not(told: Setting, executed: Setting | None) -> SizeReason | None:
 def judge_third_side(
     verdict: Verdict,
     told: Verdict,
-    ratio: tuple[float, float, float],
+    ratio: Estimate,
     gain: Estimate | None = None,
 ) -> SizeReason:
     """The reason where B was told A's setting, and both were timed beside A.
@@ -129,24 +132,14 @@ def judge_third_side(
     Args:
         verdict: of B by itself: slower or faster.
         told: of B with A's setting, against A.
-        ratio: time of B with A's setting over time of A, and the interval's ends.
+        ratio: time of B with A's setting over time of A.
         gain: time of B by itself over its time with A's setting, where that is certainly faster.
     """
-    value, low, high = ratio
     if told is Verdict.UNDECIDED:
-        found = unknown("whether B with A's setting is equal to A is undecided")
+        reason = unknown("whether B with A's setting is equal to A is undecided")
     else:
-        again = told is verdict
-        found = SizeReason(reason=Reason.KERNEL if again else Reason.CHOICE)
-    return SizeReason(
-        reason=found.reason,
-        because=found.because,
-        told=told,
-        ratio=value,
-        low=low,
-        high=high,
-        gain=gain,
-    )
+        reason = SizeReason(reason=Reason.KERNEL if told is verdict else Reason.CHOICE)
+    return replace(reason, told=told, ratio=ratio, gain=gain)
 
 
 def add_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]) -> pd.DataFrame:
@@ -156,7 +149,7 @@ def add_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]
         table: columns collective and nbytes among others.
         found: by collective and size in bytes.
     """
-    nothing = ("", "", "", math.nan, math.nan, math.nan)
+    nothing = ("", "", *_NOT_TOLD)
     cells = zip(table["collective"], table["nbytes"], strict=True)
     rows = [found[cell].cells if cell in found else nothing for cell in cells]
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)

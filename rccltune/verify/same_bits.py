@@ -24,6 +24,7 @@ from rccltune.bits.fastest_trees import bits_name
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.errors import CommandLineError, VerificationError
+from rccltune.model.estimate import Estimate
 from rccltune.model.rounding import round_record
 from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import IDLE, RULES, Setting
@@ -89,16 +90,17 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
     verifying.n_processes += int(table["process"].nunique())
     orders = table[table["step"] == plan.ORDER]
     refuse_other_bits(orders, name, rules, str(verifying.request.rules))
-    times = list(_times(table, fastest))
-    verifying.bits_times = tuple(times)
-    found = tuple(
+    judged = list(_judge_times(table, fastest))
+    verifying.bits_times = tuple(times for times, _ in judged)
+    verdicts = tuple(
         replace(
             RuleVerdict.of(rule, RuleState.KEEPS_BITS),
             n_sizes=len(_probed(rule.collective, rule.min_nbytes, rule.max_nbytes, scale.n_ranks)),
         )
         for rule in rules
     )
-    return JudgedFile(rules=found, sizes=tuple(_verdicts(table, times)))
+    sizes = tuple(verdict for _, verdict in judged if verdict is not None)
+    return JudgedFile(rules=verdicts, sizes=sizes)
 
 
 def _probed(collective: Collective, low: int, high: int, n_ranks: int) -> tuple[int, ...]:
@@ -254,67 +256,42 @@ def _first_other(own: pd.DataFrame) -> str:
     return "of some elements the tree is not known"
 
 
-def _microseconds(
-    table: pd.DataFrame, collective: str, nbytes: int, setting: Setting
-) -> pd.Series[float]:
-    own = table[
-        (table["step"] == plan.MEASURE)
-        & (table["collective"] == collective)
-        & (table["asked_nbytes"] == nbytes)
-        & (table["setting"] == str(setting))
-        & (table["unusable"] == "")
-    ]
-    found: pd.Series[float] = own["time_us"]
-    return found
-
-
-def _times(
+def _judge_times(
     table: pd.DataFrame, fastest: Mapping[tuple[Collective, int], Setting]
-) -> Iterator[BitsTime]:
-    """Median µs of what was timed in turns, by collective and size."""
-    timed = table[table["step"] == plan.MEASURE]
-    for name, nbytes in sorted(set(zip(timed["collective"], timed["asked_nbytes"], strict=True))):
-        collective, size = Collective(name), int(nbytes)
-
-        def middle(setting: Setting | None, name: str = name, size: int = size) -> float | None:
-            found = () if setting is None else _microseconds(table, name, size, setting)
-            return float(np.median(found)) if len(found) else None
-
-        library_us, rules_us = middle(IDLE), middle(RULES)
-        if library_us is not None and rules_us is not None:
-            yield round_record(
-                BitsTime(
-                    collective=collective,
-                    nbytes=size,
-                    library_us=library_us,
-                    rules_us=rules_us,
-                    fastest_us=middle(fastest.get((collective, size))),
-                    pin_us=middle(PIN),
-                )
-            )
-
-
-def _verdicts(table: pd.DataFrame, times: Sequence[BitsTime]) -> Iterator[SizeVerdict]:
-    for one in times:
-        logs = [
-            np.log(_microseconds(table, one.collective.value, one.nbytes, setting))
-            for setting in (IDLE, RULES)
-        ]
-        mean = compare_groups(*logs)
-        if mean is None:
+) -> Iterator[tuple[BitsTime, SizeVerdict | None]]:
+    """Median µs of what was timed in turns at each size, and the verdict where it was repeated."""
+    timed = table[(table["step"] == plan.MEASURE) & (table["unusable"] == "")]
+    for (name, nbytes), rows in timed.groupby(["collective", "asked_nbytes"]):
+        by_setting = rows.astype({"setting": "object"}).groupby("setting")["time_us"]
+        times = {str(setting): times_us.to_numpy() for setting, times_us in by_setting}
+        medians = {setting: float(np.median(times_us)) for setting, times_us in times.items()}
+        if not {str(IDLE), str(RULES)} <= set(medians):
             continue
-        gain = mean.ratio()
-        verdict = Verdict.FASTER if gain.is_faster else Verdict.UNDECIDED
-        yield round_record(
-            SizeVerdict(
-                collective=one.collective,
-                placement=_OUT,
-                timing=GRAPH if one.nbytes <= GRAPH_UP_TO else LOOP,
-                nbytes=one.nbytes,
-                baseline_us=one.library_us,
-                tuned_us=one.rules_us,
-                gain=gain,
-                verdict=Verdict.SLOWER if gain.high < 1 else verdict,
-                n_wrong=0,
-            )
+        at = (Collective(name), int(nbytes))
+        median = BitsTime(
+            collective=at[0],
+            nbytes=at[1],
+            library_us=medians[str(IDLE)],
+            rules_us=medians[str(RULES)],
+            fastest_us=medians.get(str(fastest.get(at))),
+            pin_us=medians.get(str(PIN)),
         )
+        mean = compare_groups(np.log(times[str(IDLE)]), np.log(times[str(RULES)]))
+        yield round_record(median), None if mean is None else _judge_size(median, mean.ratio())
+
+
+def _judge_size(median: BitsTime, gain: Estimate) -> SizeVerdict:
+    verdict = Verdict.FASTER if gain.is_faster else Verdict.UNDECIDED
+    return round_record(
+        SizeVerdict(
+            collective=median.collective,
+            placement=_OUT,
+            timing=GRAPH if median.nbytes <= GRAPH_UP_TO else LOOP,
+            nbytes=median.nbytes,
+            baseline_us=median.library_us,
+            tuned_us=median.rules_us,
+            gain=gain,
+            verdict=Verdict.SLOWER if gain.is_slower else verdict,
+            n_wrong=0,
+        )
+    )

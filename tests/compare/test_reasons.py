@@ -85,8 +85,13 @@ def test_else_b_is_told_what_a_ran(a_ran: str, b_ran: str) -> None:
 )
 def test_the_third_side_tells_choice_from_kernel(verdict: str, told: str, reason: str) -> None:
     """By how B is with A's setting."""
-    found = judge_third_side(Verdict(verdict), Verdict(told), (1.0, 0.99, 1.01))
+    found = judge_third_side(Verdict(verdict), Verdict(told), estimate(1.0, 0.99, 1.01))
     assert found.reason.value == reason
+
+
+def estimate(value: float, low: float, high: float) -> Estimate:
+    """A ratio of eight starts."""
+    return Estimate(value=value, low=low, high=high, n=8)
 
 
 def rows(n: int, reason: SizeReason, **columns: str | float) -> pd.DataFrame:
@@ -114,7 +119,7 @@ def said(found: pd.DataFrame) -> str:
 
 def test_a_choice_in_words() -> None:
     """As the issue has it."""
-    reason = SizeReason(reason=Reason.CHOICE, told=Verdict.EQUAL, ratio=1.0, low=0.99, high=1.01)
+    reason = SizeReason(reason=Reason.CHOICE, told=Verdict.EQUAL, ratio=estimate(1.0, 0.99, 1.01))
     assert said(rows(3, reason)) == (
         "64 KiB to 256 KiB: 1.12x slower (1.10 to 1.14): B chose ring/ll/16 where A chose "
         "tree/ll/8; with tree/ll/8 B is equal"
@@ -123,7 +128,7 @@ def test_a_choice_in_words() -> None:
 
 def test_other_reasons_in_words() -> None:
     """A kernel by how much, one that both ran, a path, and what is not known."""
-    slow = SizeReason(reason=Reason.KERNEL, told=Verdict.SLOWER, ratio=1.2, low=1.1, high=1.3)
+    slow = SizeReason(reason=Reason.KERNEL, told=Verdict.SLOWER, ratio=estimate(1.2, 1.1, 1.3))
     assert said(rows(1, slow)).startswith("64 KiB: 1.12x slower")
     assert said(rows(1, slow)).endswith("with tree/ll/8 B is 1.20x slower (1.10 to 1.30)")
     same = rows(2, SizeReason(reason=Reason.KERNEL), b_ran="tree/ll/8")
