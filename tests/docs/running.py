@@ -32,6 +32,7 @@ NOT_RUN: Final = {
 STANDS_FOR: Final = {
     r"/apps/": "apps/",
     r"\bDIR\b": "dir",
+    r"rccl-tests/build": ".",
     r"\bSESSION\b": "rccltune-session",
 }
 # Without a GPU a sweep cannot run, and a shell is no job.
