@@ -1,4 +1,4 @@
-"""What a rule file is bound to, held against this machine: its own text, library, GPU and mode."""
+"""Bonds of a rule file, held against this machine: its own text, library, GPU and mode."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIBRARY: Final = "library: "
 
 
 class Standing(str, Enum):
-    """What is said of a rule now."""
+    """Standing of a rule now."""
 
     HOLDS = "holds"
     NO_LONGER_WINS = "no longer wins"
@@ -80,7 +80,7 @@ class CheckedRule:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """What a check found.
+    """Result of a check.
 
     Attributes:
         path: of the rule file.
@@ -232,7 +232,7 @@ def no_rule_error(scale: Scale, path: Path) -> CommandLineError:
 def compare_machine(
     file: RuleFile, fingerprint: Fingerprint, library: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a file is bound to and is not here, and what of it is not known here.
+    """Compare what a file is bound to with this machine: what differs, and what is not known here.
 
     Args:
         file: the rule file.

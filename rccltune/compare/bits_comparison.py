@@ -66,7 +66,7 @@ class BitsRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitsComparison:
-    """How a comparison of bits ended."""
+    """Result of a comparison of bits."""
 
     folder: Path
     a: str

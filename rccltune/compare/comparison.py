@@ -67,7 +67,7 @@ _COLLECTIVE: Final = Collective.ALL_REDUCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """What a user asks.
+    """A question of a user.
 
     Attributes:
         request: where it runs, sizes, type and operation, as of a sweep.
@@ -96,7 +96,7 @@ class PreparedComparison:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a user should know before it starts."""
+        """Sentences that a user should know before it starts."""
         said = [line for one in self.sides for line in one.instrument.site.remarks]
         return tuple(dict.fromkeys(said))
 
@@ -123,7 +123,7 @@ def request_of(
     n_starts: int,
     force: bool,
 ) -> ComparisonRequest:
-    """What a user asks, from the words of both sides and options of a sweep.
+    """Read what a user asks from the words of both sides and options of a sweep.
 
     Raises:
         CommandLineError: a word that is no side, or options that do not fit together.
@@ -249,7 +249,7 @@ def _over_one_runtime(a: MeasuredSide, b: MeasuredSide) -> tuple[MeasuredSide, M
 
 
 def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, Any]:
-    """What a comparison is of; the same question goes on in the same folder."""
+    """Question of a comparison; the same one goes on in the same folder."""
     site = a.instrument.site
     return {
         "a": _plain_side(a),
@@ -272,7 +272,7 @@ def _told_node(node: SimulatedNode) -> str:
 
 
 def _seen_by(one: MeasuredSide) -> LaunchEnvironment:
-    """What ranks of a side see: without our plugin the site as it is."""
+    """Environment of a side's ranks: without our plugin the site as it is."""
     ground = one.instrument.ground
     return launch_environment(
         os.environ,
@@ -521,7 +521,7 @@ def _untimed(
 def _ran(
     prepared: PreparedComparison, measuring: OngoingComparison, one: MeasuredSide
 ) -> dict[tuple[str, int], str]:
-    """What a side ran at each size, or the path that asked no tuner there."""
+    """Setting that a side ran at each size, or the path that asked no tuner there."""
     seen = _seen_by(one)
     variables = {**dict(seen.passed), **dict(seen.added)}
     paths = paths_here(one.instrument.site, prepared.sweep, variables)

@@ -46,7 +46,7 @@ Reasons: TypeAlias = dict[Cell, SizeReason]
 
 
 def explain_differences(found: ComparisonResult, measuring: OngoingComparison) -> ComparisonResult:
-    """What was found, with the reason of each size at which the sides differ.
+    """Find the reason of each size at which the sides differ.
 
     Sides of one library and environment have none: who compares two settings knows them.
 

@@ -155,7 +155,7 @@ def _estimates(
 
 
 def decide_verdict(low: float, high: float, margin: float) -> Verdict:
-    """What an interval of the ratio says.
+    """Verdict by an interval of the ratio.
 
     Args:
         low: its lower end.

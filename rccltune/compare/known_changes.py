@@ -1,4 +1,4 @@
-"""What is known to have changed between releases, named where a comparison of both shows it."""
+"""Known changes between releases, named where a comparison of both shows them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ComparedSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerSide:
-    """Where the newer of two releases runs.
+    """Site of the newer of two releases.
 
     Attributes:
         variables: of its ranks.

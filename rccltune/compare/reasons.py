@@ -1,4 +1,4 @@
-"""Why two sides differ at a size: another setting, another kernel, or a path past the tuner.
+"""Reasons for which two sides differ at a size: another setting, kernel or path past the tuner.
 
 Where they chose different settings, a third side tells: B's library and variables, with our plugin
 answering what A ran. The functions here are pure: from what ran and what was timed to words.
@@ -32,7 +32,7 @@ _SHOWN: Final = 3
 
 
 class Reason(str, Enum):
-    """Why B is slower or faster.
+    """Reason for which B is slower or faster.
 
     CHOICE: it chose another setting, and with A's it is equal. KERNEL: with A's setting it is
     slower, or faster, all the same. CHANNELS: told A's setting it runs that with another number of
@@ -48,7 +48,7 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeReason:
-    """Why the sides differ at a size.
+    """Reason for which the sides differ at a size, and what was timed to find it.
 
     Attributes:
         because: why it is unknown; empty otherwise.
@@ -158,7 +158,7 @@ def add_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]
 
 
 def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Why B differs in a range; empty where it does not, or nobody asked why.
+    """Reason for which B differs in a range; empty where it does not, or nobody asked why.
 
     ``64 KiB to 256 KiB: 1.12x slower (1.10 to 1.14): B chose ring/ll/16 where A chose tree/ll/8;
     with tree/ll/8 B is equal``.

@@ -54,7 +54,7 @@ class RestoredRules:
     n_rules: int
 
     def __str__(self) -> str:
-        """What it is, in a sentence."""
+        """Sentence about the file."""
         rules = f"{self.n_rules} rule{'s' * (self.n_rules != 1)}"
         return (
             f"{self.path} gives B what A chose where that is proven to be faster ({rules}); jobs "

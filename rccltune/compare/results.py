@@ -1,4 +1,4 @@
-"""What a comparison found, as its files and everybody who shows it have it.
+"""Result of a comparison, as its files and everybody who shows it have it.
 
 ``comparison.csv`` has a row a size; its columns:
 
@@ -128,7 +128,7 @@ class PathBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult:
-    """How a comparison ended.
+    """Result of a comparison.
 
     Attributes:
         table: by :data:`COLUMNS`.

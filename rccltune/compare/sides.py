@@ -232,7 +232,7 @@ def _entry(word: str, known: Catalog) -> tuple[VariantSpec, str | None]:
 
 
 def why_not_measured(spec: VariantSpec) -> str | None:
-    """Why the rank program cannot measure an entry anywhere; None where it can."""
+    """Reason for which the rank program cannot measure an entry; None where it can."""
     if spec.options:
         words = " ".join(f"{name} {value}" for name, value in spec.options)
         return f"{spec.name} is an option of rccl-tests ({words}), which rccltune-perf has not"
@@ -257,7 +257,7 @@ def check_entries(side: Side, site: Site, asked: VariantSite) -> None:
 
 
 def site_of(site: Site, asked: VariantSite, parameter: str | None = None) -> VariantSite:
-    """What the catalog asks about a site."""
+    """Describe a site as the catalog asks about it."""
     return VariantSite(
         library=site.library,
         is_rcclx=site.is_rcclx,

@@ -79,11 +79,11 @@ class MeasuredSide:
 
     @property
     def setting(self) -> Setting:
-        """What its steps ask the plugin for; the site as it is has none."""
+        """Setting that its steps ask the plugin for; the site as it is has none."""
         return BASELINE if self.side.answer is None else self.side.answer
 
     def setting_at(self, call: CollectiveCall) -> Setting:
-        """What a step with this call asks the plugin for."""
+        """Setting that a step with this call asks the plugin for."""
         return self.answers.get(cell_of(call), self.setting)
 
     @property
@@ -247,7 +247,7 @@ class OngoingComparison:
             self._start(sides[0], left, "asking what runs", later_s)
 
     def asked(self, one: MeasuredSide) -> pd.DataFrame:
-        """What a side said of each size: columns collective, nbytes, ran, answer, asked, made.
+        """Untimed calls of a side, a row a size: columns collective, nbytes, ran, answer and more.
 
         Columns as :mod:`rccltune.ranks.rows` has them.
         """
@@ -574,7 +574,7 @@ class OngoingComparison:
             self.reporter.say(f"{said}: {'the rest goes on' if is_out else 'tried once more'}")
 
     def failed(self) -> Iterator[SideFailure]:
-        """What hung, crashed or was killed."""
+        """Hangs, crashes and kills so far."""
         by_setting = {str(one.setting): one.letter for one in self.sides[::-1]}
         for run in self.runs:
             end = run.ended

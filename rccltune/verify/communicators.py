@@ -52,7 +52,7 @@ _QUIET: Final = 0.003
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What came of calling both sides.
+    """Times of both sides, and what was wrong or failed.
 
     Attributes:
         pairs: as :func:`rccltune.verify.pairs.pair_times` makes it.

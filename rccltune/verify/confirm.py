@@ -49,7 +49,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """What rccl-tests say of the rules.
+    """Judgement of rccl-tests on the rules.
 
     Attributes:
         contradicted: rules that look slower, each with its ratio.
@@ -64,7 +64,7 @@ class Confirmation:
 
 
 def find(request: SiteRequest, reporter: Reporter) -> Site | None:
-    """Where rccl-tests run; None, and said why, where there are none."""
+    """Find where rccl-tests run; None, with a sentence to the user, where there are none."""
     try:
         return find_site(request)
     except (MachineError, CommandLineError) as error:
@@ -160,7 +160,7 @@ def _compare(request: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict
 
 
 def _calls(kept: Sequence[RuleVerdict]) -> Iterator[BenchmarkCall]:
-    """What to launch: the rules' sizes, in the loop from 1 MiB on and from graphs below."""
+    """Launches for the rules' sizes, in the loop from 1 MiB on and from graphs below."""
     for collective in dict.fromkeys(one.collective for one in kept):
         rules = [one for one in kept if one.collective is collective]
         low, high = min(one.min_nbytes for one in rules), max(one.max_nbytes for one in rules)

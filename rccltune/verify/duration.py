@@ -1,4 +1,4 @@
-"""How long a verification takes, before a rule is known."""
+"""Duration of a verification, before a rule is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library said that it ran where rules answered: asked once at every called size, untimed.
+"""Settings that the library ran where rules answered: asked once at every called size, untimed.
 
 Builds of one release differ in what they set after a tuner (:mod:`rccltune.overwritten`), so the
 library that is here is asked itself: the first communicator of a verification calls each size of a
@@ -23,7 +23,7 @@ Executed: TypeAlias = Mapping[Collective, Mapping[int, RanAt]]
 
 
 def read_executed(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
-    """What ran at each size that a rule answered, by collective; nothing where no log says.
+    """Settings that ran where a rule answered, by collective and size; none where no log says.
 
     Args:
         table: rows of the verification's runs (see :mod:`rccltune.ranks.rows`).
@@ -41,6 +41,6 @@ def read_executed(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
 
 
 def find_ends(executed: Mapping[int, RanAt], low: int, high: int) -> tuple[RanAt, ...]:
-    """What ran at the first and the last size of a rule that was called."""
+    """Settings that ran at the first and the last called size of a rule."""
     inside = sorted(nbytes for nbytes in executed if low <= nbytes <= high)
     return tuple(executed[nbytes] for nbytes in dict.fromkeys((*inside[:1], *inside[-1:])))

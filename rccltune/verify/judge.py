@@ -71,7 +71,7 @@ Indices: TypeAlias = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFile:
-    """What was found of a file.
+    """Verdicts on a file.
 
     Attributes:
         rules: what is left of every rule of ours, and what goes, in the file's order.
@@ -163,7 +163,7 @@ def _why_gone(
     at: Indices,
     wrong: Collection[int],
 ) -> tuple[RuleState, str] | None:
-    """Why nothing is left of a rule, whatever it gains; None where its sizes decide."""
+    """Reason for which a rule goes, whatever it gains; None where its sizes decide."""
     if not is_called(rule):
         return RuleState.UNDECIDED, "its regBuff or numPipeOps is of calls that are not timed"
     if not len(at):
@@ -182,7 +182,7 @@ def _why_gone(
 
 
 def _more_stalls(table: PairTable, at: Indices) -> str:
-    """Why a rule goes whose timings stall more often than without it; else empty."""
+    """Reason for which a rule goes that stalls more often than the library; else empty."""
     here, everywhere = table.stalls.iloc[at].sum(), table.stalls.sum()
     hits, n = int(here["stalls_rules"]), int(here["n_rules"])
     others, n_others = int(everywhere["stalls_library"]), int(everywhere["n_library"])
@@ -193,7 +193,7 @@ def _more_stalls(table: PairTable, at: Indices) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Criteria:
-    """What every rule of a file is judged by; see :func:`judge`.
+    """Criteria for every rule of a file; see :func:`judge`.
 
     Attributes:
         min_gain: log of what a rule must gain.
@@ -258,7 +258,7 @@ class _RuleJudge:
 
     @cached_property
     def _is_equivalent(self) -> Truths:
-        """Where both sides made the same calls, which differ by noise."""
+        """Sizes at which both sides made the same calls, which differ by noise."""
         return np.isin(self.nbytes, list(self.table.equivalent))
 
     @cached_property
@@ -274,7 +274,7 @@ class _RuleJudge:
 
     @cached_property
     def _losses_with_one_root(self) -> list[LogMean | None]:
-        """What each size is proven to lose where calls have one root."""
+        """Proven loss of each size where calls have one root."""
         paired = self.table.beside.get("one_root")
         if paired is None:
             return [None] * len(self.at)
@@ -307,7 +307,7 @@ class _RuleJudge:
     # --- parts of the rule -----------------------------------------------------------------------
 
     def _harm_words(self) -> str:
-        """Where the whole rule is slower; empty where it is not."""
+        """Sizes at which the whole rule is slower, in words; empty where it is not."""
         slower = [format_size(int(n)) for n in self.nbytes[self._is_slower]]
         if slower:
             more = f" and {len(slower) - _SHOWN} more sizes" if len(slower) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""How a verification ended: its records, and what the rule file says of it."""
+"""Records of a verification, and the evidence that the rule file gets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rccltune.verify.verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """What verify was asked for.
+    """A request to verify a rule file.
 
     Attributes:
         folder: the session.
@@ -67,7 +67,7 @@ class VerifyRequest:
 @brief
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationResult:
-    """How a verification ended.
+    """Result of a verification.
 
     Attributes:
         text: the file as it stands.
@@ -207,7 +207,7 @@ def make_result(
 def _beyond_needs(
     verifying: OngoingVerification, needs: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """What both sides had beside what the rules need."""
+    """Variables that both sides had beside what the rules need."""
     return [pair for pair in verifying.request.environment if pair not in needs]
 
 
@@ -267,7 +267,7 @@ def describe_evidence(one: RuleVerdict) -> str:
 
 
 def ran_words(one: RuleVerdict) -> str:
-    """What the library says that it ran at the ends of a rule that it was asked about."""
+    """Settings that the library ran at the ends of a rule, in words."""
     if one.overwritten:
         return "; ".join(map(str, one.overwritten))
     ends = dict.fromkeys(format_size(end.nbytes) for end in one.ran)
@@ -275,7 +275,7 @@ def ran_words(one: RuleVerdict) -> str:
 
 
 def loop_words(one: RuleVerdict) -> str:
-    """What the loop says of a rule that graphs prove."""
+    """Gain by the loop of a rule that graphs prove, in words."""
     if one.loop is None:
         return ""
     if one.is_loop_noisy:

@@ -1,4 +1,4 @@
-"""What a verification calls, and in which turns: the library, the rules, the rules, the library.
+"""Calls of a verification, and their turns: the library, the rules, the rules, the library.
 
 Both sides are called in the same communicators, at every size right after each other: our plugin
 is told to answer nothing, or what the rule file says. The order turns round from one communicator
@@ -18,7 +18,7 @@ from rccltune.compare.judging import A, B, mark_stalls, means
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.rule import Rule
-from rccltune.model.settings import IDLE, RULES, Scale
+from rccltune.model.settings import IDLE, RULES, Scale, Setting
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
 from rccltune.ranks.plan import (
@@ -93,7 +93,7 @@ class SizesToCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationCalls:
-    """How everything is called.
+    """Calls of a verification.
 
     Attributes:
         sizes: of each collective.
@@ -115,29 +115,29 @@ class VerificationCalls:
     checked_up_to: int | None = None
     quiet_from: int | None = None
 
-    def timings(self, own: SizesToCall, nbytes: int) -> tuple[str, ...]:
-        """Clocks that time a size: loop above 4 MiB, graph up to there, both at looped ones."""
-        if self.registers and nbytes in own.conditional:
+    def timings(self, sizes: SizesToCall, nbytes: int) -> tuple[str, ...]:
+        """Timing modes of a size: loop above 4 MiB, graph up to there, both at looped ones."""
+        if self.registers and nbytes in sizes.conditional:
             return (LOOP,)  # the only calls whose buffers are not registered
         if self.timing != passes.TIMINGS[0]:
             return (self.timing,)
         if not self.captures or nbytes > GRAPH_UP_TO:
             return (LOOP,)
-        return (LOOP, GRAPH) if nbytes in own.looped else (GRAPH,)
+        return (LOOP, GRAPH) if nbytes in sizes.looped else (GRAPH,)
 
-    def has_registered(self, own: SizesToCall, nbytes: int, communicator: int) -> bool:
+    def has_registered(self, sizes: SizesToCall, nbytes: int, communicator: int) -> bool:
         """Whether a communicator times a size with registered buffers too.
 
         Two of eight do, which take turns: such graphs take ten times as long to capture.
         """
         wanted = self.registers and self.timing != LOOP
-        at = own.ruled.index(nbytes)
+        at = sizes.ruled.index(nbytes)
         if self.is_quiet(nbytes):
             # Every second one calls it.
             has_turn = at // 2 % 2 == communicator // 2 % 2
         else:
             has_turn = at % 4 == communicator % 4
-        return wanted and nbytes not in own.conditional and has_turn
+        return wanted and nbytes not in sizes.conditional and has_turn
 
     def is_quiet(self, nbytes: int) -> bool:
         """Whether half of the communicators call a size."""
@@ -338,14 +338,14 @@ def _calls(
 
 def list_calls(calls: VerificationCalls) -> Iterator[CollectiveCall]:
     """Every call of a ruled size."""
-    for own in calls.sizes:
-        yield from _calls(calls, own.collective, own.ruled)
+    for sizes in calls.sizes:
+        yield from _calls(calls, sizes.collective, sizes.ruled)
 
 
-def _in_bfloat16(calls: VerificationCalls, own: SizesToCall) -> Iterator[CollectiveCall]:
+def _in_bfloat16(calls: VerificationCalls, sizes: SizesToCall) -> Iterator[CollectiveCall]:
     """Calls at the ends and in the middle of each rule that reduces, in bfloat16."""
-    if own.collective.reduces and calls.dtype != plan.BFLOAT16:
-        for call in _calls(calls, own.collective, own.typed):
+    if sizes.collective.reduces and calls.dtype != plan.BFLOAT16:
+        for call in _calls(calls, sizes.collective, sizes.typed):
             yield replace(call, dtype=plan.BFLOAT16)
 
 
@@ -353,31 +353,29 @@ def _steps(calls: VerificationCalls, communicator: int) -> tuple[Step, ...]:
     """Steps of one communicator; the first two call what no rule is for, too."""
     turn = communicator % 2
     steps: list[Step] = []
-    for own in calls.sizes:
-        for call in _calls(calls, own.collective, own.called_in(turn)):
+    for sizes in calls.sizes:
+        for call in _calls(calls, sizes.collective, sizes.called_in(turn)):
             if turn and calls.is_quiet(call.nbytes):
                 continue
-            effort = plan.effort_of(call.nbytes)
-            for timing in calls.timings(own, call.nbytes):
-                steps += [Step(plan.MEASURE, who, call, timing, effort) for who in TURNS[turn]]
-            also = [ONE_ROOT] * calls.has_one_root(own.collective)
-            also += [REGISTERED] * calls.has_registered(own, call.nbytes, communicator)
-            steps += [
-                Step(plan.MEASURE, who, call, timing, effort)
-                for timing in also
-                for who in _SHORT_TURNS[turn]
-            ]
+            for timing in calls.timings(sizes, call.nbytes):
+                steps += _time_in_turns(call, timing, TURNS[turn])
+            if calls.has_one_root(sizes.collective):
+                steps += _time_in_turns(call, ONE_ROOT, _SHORT_TURNS[turn])
+            if calls.has_registered(sizes, call.nbytes, communicator):
+                steps += _time_in_turns(call, REGISTERED, _SHORT_TURNS[turn])
         if communicator < _FOR_OTHERS:
-            for call in _calls(calls, own.collective, own.others):
-                timing = calls.timings(own, call.nbytes)[0]
-                effort = plan.effort_of(call.nbytes)
-                order = _SHORT_TURNS[communicator % 2]
-                steps += [Step(plan.MEASURE, who, call, timing, effort) for who in order]
-        for call in _in_bfloat16(calls, own):
-            timing = calls.timings(own, call.nbytes)[-1]
-            effort = plan.effort_of(call.nbytes)
-            steps += [Step(plan.MEASURE, who, call, timing, effort) for who in _SHORT_TURNS[turn]]
+            for call in _calls(calls, sizes.collective, sizes.others):
+                timing = calls.timings(sizes, call.nbytes)[0]
+                steps += _time_in_turns(call, timing, _SHORT_TURNS[turn])
+        for call in _in_bfloat16(calls, sizes):
+            timing = calls.timings(sizes, call.nbytes)[-1]
+            steps += _time_in_turns(call, timing, _SHORT_TURNS[turn])
     return passes.loops_first(steps)
+
+
+def _time_in_turns(call: CollectiveCall, timing: str, turns: Sequence[Setting]) -> list[Step]:
+    effort = plan.effort_of(call.nbytes)
+    return [Step(plan.MEASURE, who, call, timing, effort) for who in turns]
 
 
 def pair_times(table: pd.DataFrame) -> pd.DataFrame:

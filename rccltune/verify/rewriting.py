@@ -169,7 +169,7 @@ def split_hidden(text: str, rules: Sequence[Rule]) -> str:
 
 
 def read_earlier_cuts(text: str, scale: Scale) -> tuple[LeftToLibrary, ...]:
-    """What earlier verifications left to the library, as the file says it.
+    """Read what earlier verifications left to the library.
 
     Ranges of a file without sections may be of any collective, and are left out.
 
@@ -239,12 +239,12 @@ def trim_rules(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -
 
 
 def _others(rule: Rule, kept: Iterable[RuleVerdict]) -> list[RuleVerdict]:
-    """What is kept of other rules of its collective, which answer where it cannot be chosen."""
+    """Kept parts of other rules of its collective, which answer where it cannot be chosen."""
     return [one for one in kept if one.line != rule.line and _takes_calls_of(one, rule)]
 
 
 def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What of a rule lies outside of some spans."""
+    """Sizes of a rule that lie outside of some spans."""
     low = rule.min_nbytes
     for first, last in spans:
         if low < first:

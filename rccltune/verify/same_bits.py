@@ -133,7 +133,7 @@ def plan_probes(rules: Sequence[Rule], n_ranks: int, number: int) -> Iterator[St
 
 
 def _why_not_probed(rule: Rule) -> str:
-    """Why nobody can say whether a rule keeps the bits; empty where probes say it."""
+    """Reason for which no probe tells whether a rule keeps the bits; empty where probes do."""
     if not rule.collective.reduces:
         return ""
     if rule.collective not in probes.ADDING:
@@ -190,7 +190,7 @@ def _timings(
 
 
 def _fastest(verifying: OngoingVerification) -> dict[tuple[Collective, int], Setting]:
-    """What the sweep found fastest, whatever its bits; only where that is no choice of its own."""
+    """Settings that were fastest in the sweep, whatever their bits; none where the library is."""
     done = fit_session(verifying.request.folder, reporter=verifying.reporter)
     scale = verifying.scale
     samples = load_frame(done.session, verifying.reporter)

@@ -71,7 +71,7 @@ class SiteAndIdle:
         return site, idle
 
     def octaves(self, sizes: Mapping[Collective, Iterable[int]]) -> Iterator[IdleEffect]:
-        """What the two differ by in each octave of measured sizes."""
+        """Ratio of the two in each octave of measured sizes."""
         for collective, measured in sizes.items():
             by_octave: dict[int, list[int]] = {}
             for nbytes in sorted(measured):
@@ -117,7 +117,7 @@ def _by_size(logs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _weights(called: npt.NDArray[np.int64], swept: npt.NDArray[np.int64]) -> Array:
-    """What each measured size counts in the mean over called ones."""
+    """Weight of each measured size in the mean over called ones."""
     at, grid = np.log2(called), np.log2(swept)
     ones = np.eye(len(swept))
     return np.array([np.interp(at, grid, one).mean() for one in ones])

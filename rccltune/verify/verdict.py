@@ -1,4 +1,4 @@
-"""What a verification found: its records, as verdict.json keeps them."""
+"""Records of a verification, as verdict.json keeps them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOO_WIDE: Final = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanAt:
-    """What the library said that it ran where a rule answered.
+    """A setting that the library ran where a rule answered.
 
     Attributes:
         answer: the plugin's.
@@ -118,7 +118,7 @@ class RuleVerdict(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleEffect:
-    """What the idle plugin does to a collective by itself.
+    """Effect of the idle plugin on a collective.
 
     Attributes:
         ratio: time of the site as it is / time with the plugin idle.
@@ -139,7 +139,7 @@ class IdleEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitsTime:
-    """What keeping the bits costs at one size, and what it gains over the pin; medians in µs.
+    """Times with and without the bits kept at one size; medians in µs.
 
     Attributes:
         library_us: of the library's own choice.
@@ -158,7 +158,7 @@ class BitsTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictFile:
-    """What verdict.json says.
+    """Contents of verdict.json.
 
     Attributes:
         path: of the rule file; None where nothing was written.

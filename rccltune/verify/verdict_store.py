@@ -1,4 +1,4 @@
-"""Where a session keeps what was verified: a verdict for each rule file, or why there is none."""
+"""Verdicts that a session keeps: one for each rule file, or why there is none."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def keep_failure(folder: Path, name: str, rules: Path) -> Iterator[None]:
 
 
 def refusals(folder: Path) -> tuple[FailedVerification, ...]:
-    """Of rule files that are still what they were then.
+    """Refusals of rule files that are still what they were then.
 
     Raises:
         SessionError: one is not what is written here.

@@ -1,4 +1,4 @@
-"""What verifications say of a session's rule files as they are now."""
+"""Verifications of a session's rule files, held against the files as they are now."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def _is_current(said: VerdictFile, file: RuleFile | None) -> bool:
 
 
 def same(rule: Rule) -> tuple[Collective, int, int, str, int | None, int | None]:
-    """What makes two rules one, whatever line they stand on."""
+    """Key by which two rules are one, whatever line they stand on."""
     where = (rule.collective, rule.min_nbytes, rule.max_nbytes)
     return (*where, str(rule.setting), rule.n_nodes, rule.n_ranks)
