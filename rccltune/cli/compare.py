@@ -156,7 +156,7 @@ def compare(
 
         done = compare_sessions(Path(a), Path(b), margin / 100)
     else:
-        asked = comparison.request_of(
+        request = comparison.request_of(
             (a, b),
             options,
             known=known,
@@ -166,8 +166,8 @@ def compare(
             force=force,
         )
         if bits:
-            _show_bits(console, asked, context)
-        done = _measure_rest(console, asked)
+            _show_bits(console, request, context)
+        done = _measure_rest(console, request)
     # What was measured is shown even where a file cannot be written.
     console.result(done, text_of(done))
     if done.folder is not None:
@@ -205,26 +205,26 @@ def _here(one: CatalogRow, *, is_known: bool) -> str:
     return "no" if one.why_not else "yes" if is_known else "–"
 
 
-def _measure_rest(console: Console, asked: ComparisonRequest) -> ComparisonResult:
+def _measure_rest(console: Console, request: ComparisonRequest) -> ComparisonResult:
     """Measure what is left of a comparison."""
     from rccltune.compare.comparison import compare, prepare
 
-    console.say(f"Comparison: {asked.folder}")
-    prepared = prepare(asked)
+    console.say(f"Comparison: {request.folder}")
+    prepared = prepare(request)
     for said in prepared.remarks:
         console.say(said)
     with shown_progress(console) as reporter:
         return compare(prepared, reporter)
 
 
-def _show_bits(console: Console, asked: ComparisonRequest, context: click.Context) -> None:
+def _show_bits(console: Console, request: ComparisonRequest, context: click.Context) -> None:
     """Probe both sides, show where their bits differ, and end."""
     from rccltune.compare.bits_comparison import BitsRow, compare_bits, ranges_of
     from rccltune.compare.comparison import prepare
 
-    console.say(f"Comparison: {asked.folder}")
+    console.say(f"Comparison: {request.folder}")
     with shown_progress(console) as reporter:
-        done = compare_bits(prepare(asked), reporter)
+        done = compare_bits(prepare(request), reporter)
     by_name: dict[str, list[BitsRow]] = {}
     for one in done.rows:
         by_name.setdefault(one.collective, []).append(one)

@@ -118,15 +118,15 @@ def compare_bits(prepared: PreparedComparison, reporter: Reporter) -> BitsCompar
     hosts = compare_hosts(prepared, reporter)
     with opened(prepared, reporter):
         a, b = (
-            probe_side(one.side, one.instrument, prepared.asked.folder, steps, hosts)
+            probe_side(one.side, one.instrument, prepared.request.folder, steps, hosts)
             for one, steps in zip(prepared.sides, steps_of, strict=True)
         )
         made = tuple(_rows(a, b))
-        files.write_atomically(prepared.asked.folder / CSV_FILE, _csv(made))
+        files.write_atomically(prepared.request.folder / CSV_FILE, _csv(made))
     return BitsComparison(
-        folder=prepared.asked.folder,
-        a=prepared.asked.a.name,
-        b=prepared.asked.b.name,
+        folder=prepared.request.folder,
+        a=prepared.request.a.name,
+        b=prepared.request.b.name,
         rows=made,
         simulated=prepared.sides[0].instrument.site.node is not None,
     )

@@ -70,7 +70,7 @@ class ComparisonRequest:
     """A question of a user.
 
     Attributes:
-        request: where it runs, sizes, type and operation, as of a sweep.
+        sweep_request: where it runs, sizes, type and operation, as of a sweep.
         margin: share by which equal sides may differ.
         n_starts: of either side.
     """
@@ -78,7 +78,7 @@ class ComparisonRequest:
     folder: Path
     a: Side
     b: Side
-    request: Request
+    sweep_request: Request
     margin: float
     n_starts: int
     force: bool = False
@@ -88,7 +88,7 @@ class ComparisonRequest:
 class PreparedComparison:
     """A comparison that could start now."""
 
-    asked: ComparisonRequest
+    request: ComparisonRequest
     sides: tuple[MeasuredSide, MeasuredSide]
     sweep: Sweep
     scope: SweepScope
@@ -129,13 +129,19 @@ def request_of(
         CommandLineError: a word that is no side, or options that do not fit together.
         InputFileError: the plugin refuses a rule file.
     """
-    request = merge_request(None, options, runner=PERF)
-    settings = request.sweep.settings
+    sweep_request = merge_request(None, options, runner=PERF)
+    settings = sweep_request.sweep.settings
     if len(settings) > 1:
         raise CommandLineError("both sides are forced to one --setting")
     a, b = (parse_side(one, known, *settings) for one in words)
     return ComparisonRequest(
-        folder=folder, a=a, b=b, request=request, margin=margin, n_starts=n_starts, force=force
+        folder=folder,
+        a=a,
+        b=b,
+        sweep_request=sweep_request,
+        margin=margin,
+        n_starts=n_starts,
+        force=force,
     )
 
 
@@ -154,7 +160,7 @@ def are_sessions(a: str, b: str) -> bool:
     return all(folders)
 
 
-def prepare(asked: ComparisonRequest) -> PreparedComparison:
+def prepare(request: ComparisonRequest) -> PreparedComparison:
     """Find out what is there; nothing is started or written.
 
     Raises:
@@ -162,15 +168,15 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
         MachineError: no library, no GPU, or an entry of the catalog that is not had here.
         SessionError: the folder has another comparison.
     """
-    request = asked.request
-    named = tuple(dict.fromkeys((*asked.a.collectives, *asked.b.collectives)))
-    collectives = request.sweep.collectives if request.named_collectives else named
-    sweep = replace(request.sweep, collectives=collectives or (_COLLECTIVE,))
+    sweep_request = request.sweep_request
+    named = tuple(dict.fromkeys((*request.a.collectives, *request.b.collectives)))
+    collectives = sweep_request.sweep.collectives if sweep_request.named_collectives else named
+    sweep = replace(sweep_request.sweep, collectives=collectives or (_COLLECTIVE,))
     check_collectives(sweep.collectives)
-    first = _instrument(asked, asked.a, asked.a.variables)
+    first = _instrument(request, request.a, request.a.variables)
     site = first.site
     mode = site.fingerprint.mode
-    if not request.named_sizes and mode is not None and mode.compute == "CPX":
+    if not sweep_request.named_sizes and mode is not None and mode.compute == "CPX":
         sweep = replace(sweep, max_nbytes=defaults.MAX_NBYTES_CPX)
     n_ranks = site.scale.n_ranks
     sides = _over_one_runtime(
@@ -178,9 +184,9 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
             MeasuredSide(
                 letter=letter,
                 side=one,
-                instrument=_instrument(asked, one, one.variables_for(sweep.max_nbytes, n_ranks)),
+                instrument=_instrument(request, one, one.variables_for(sweep.max_nbytes, n_ranks)),
             )
-            for letter, one in ((A, asked.a), (B, asked.b))
+            for letter, one in ((A, request.a), (B, request.b))
         )
     )
     dtype, op = call_words(sweep)
@@ -196,34 +202,36 @@ def prepare(asked: ComparisonRequest) -> PreparedComparison:
             hint="ask for larger sizes (--max-bytes).",
         )
     release = release_of(first.ground.library.version)
-    needs_graphs = any(one.side.needs_graphs for one in sides) and request.timing == "auto"
+    needs_graphs = any(one.side.needs_graphs for one in sides) and sweep_request.timing == "auto"
     scope = SweepScope(
         sizes=sizes,
         placements=(Placement.OUT_OF_PLACE,),
         dtype=dtype,
         op=op,
-        timing=plan.GRAPH if needs_graphs else request.timing,
+        timing=plan.GRAPH if needs_graphs else sweep_request.timing,
         checked_up_to=first.checked_up_to,
         idle_source=release.idle_source if release is not None else "",
     )
     question = _question(sides[0], sides[1], scope)
-    _same_question(asked.folder, question)
-    return PreparedComparison(asked=asked, sides=sides, sweep=sweep, scope=scope, question=question)
+    _same_question(request.folder, question)
+    return PreparedComparison(
+        request=request, sides=sides, sweep=sweep, scope=scope, question=question
+    )
 
 
 def _instrument(
-    asked: ComparisonRequest, side: Side, variables: tuple[tuple[str, str], ...]
+    request: ComparisonRequest, side: Side, variables: tuple[tuple[str, str], ...]
 ) -> Instrument:
     """The rank program on a side's library and variables."""
-    where = asked.request.site
+    where = request.sweep_request.site
     where = replace(where, librccl=side.library, added=(*where.added, *variables))
-    limit = asked.request.timeout_s
+    limit = request.sweep_request.timeout_s
     if where.simulate is None or side.library is None or not side.library.is_file():
-        return find_instrument(where, asked.folder, limit)
+        return find_instrument(where, request.folder, limit)
     stand_in = library.stand_in()
     if library.digest_of(side.library) != library.digest_of(stand_in.file):
-        return find_instrument(where, asked.folder, limit)
-    found = find_instrument(replace(where, librccl=None), asked.folder, limit)
+        return find_instrument(where, request.folder, limit)
+    found = find_instrument(replace(where, librccl=None), request.folder, limit)
     copied = replace(found.ground.library, file=side.library)
     return replace(found, ground=replace(found.ground, library=copied))
 
@@ -355,16 +363,16 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
         OutputError: ranks were answered differently.
         KeyboardInterrupt: after all that was started is gone; what is measured is kept.
     """
-    asked = prepared.asked
+    request = prepared.request
     measuring = OngoingComparison(
-        folder=asked.folder.resolve(),
+        folder=request.folder.resolve(),
         sides=prepared.sides,
         scope=prepared.scope,
-        n_starts=asked.n_starts,
-        margin=asked.margin,
+        n_starts=request.n_starts,
+        margin=request.margin,
         reporter=reporter,
         hosts=compare_hosts(prepared, reporter),
-        budget_s=asked.request.budget_s,
+        budget_s=request.sweep_request.budget_s,
     )
     with opened(prepared, reporter):
         measuring.read()
@@ -402,9 +410,9 @@ def _known_changes(
 
 def compare_hosts(prepared: PreparedComparison, reporter: Reporter) -> HostComparison:
     """Several hosts, held against each other."""
-    asked, site = prepared.asked, prepared.sides[0].instrument.site
+    request, site = prepared.request, prepared.sides[0].instrument.site
     return HostComparison(
-        named=site.hosts, session=asked.folder, reporter=reporter, force=asked.force
+        named=site.hosts, session=request.folder, reporter=reporter, force=request.force
     )
 
 
@@ -415,7 +423,7 @@ def opened(prepared: PreparedComparison, reporter: Reporter) -> Iterator[None]:
     Raises:
         SessionError: it has another one, another writer, or the disk refuses.
     """
-    folder, site = prepared.asked.folder, prepared.sides[0].instrument.site
+    folder, site = prepared.request.folder, prepared.sides[0].instrument.site
     with lock.lock_session(folder, reporter), signals.interruptible():
         _same_question(folder, prepared.question)
         if not (folder / results.JSON_FILE).exists():
@@ -428,23 +436,23 @@ def opened(prepared: PreparedComparison, reporter: Reporter) -> Iterator[None]:
 
 
 def _result(prepared: PreparedComparison, measuring: OngoingComparison) -> ComparisonResult:
-    asked = prepared.asked
+    request = prepared.request
     table = _table(prepared, measuring)
     inside = measuring.is_inside
     site = prepared.sides[0].instrument.site
     return ComparisonResult(
-        folder=asked.folder,
-        a=asked.a.name,
-        b=asked.b.name,
+        folder=request.folder,
+        a=request.a.name,
+        b=request.b.name,
         table=table,
         question=prepared.question,
-        margin=asked.margin,
+        margin=request.margin,
         repeats="communicators" if inside else "starts",
-        n_starts=asked.n_starts,
+        n_starts=request.n_starts,
         seconds=measuring.spent_s,
         was_cut=measuring.is_over,
         simulated=site.node is not None,
-        bounds=tuple(results.find_bounds(asked.b, table, site.scale.n_ranks)),
+        bounds=tuple(results.find_bounds(request.b, table, site.scale.n_ranks)),
         remarks=tuple(_remarks(measuring)),
     )
 
@@ -457,7 +465,7 @@ def _remarks(measuring: OngoingComparison) -> list[str]:
         found.append("calls cannot be captured into graphs here: all sizes are timed by loops")
     for one in measuring.sides:
         found += _choosing(measuring, one)
-        if one.side.rules and (measuring.asked(one)["answer"].isin(("", "none"))).all():
+        if one.side.rules and (measuring.untimed_calls(one)["answer"].isin(("", "none"))).all():
             scale = one.instrument.site.scale
             found.append(f"{one.side.name} answers nothing here: no rule of it is for {scale}")
     return found
@@ -525,11 +533,11 @@ def _ran(
     seen = _seen_by(one)
     variables = {**dict(seen.passed), **dict(seen.added)}
     paths = paths_here(one.instrument.site, prepared.sweep, variables)
-    asked = measuring.asked(one)
+    calls = measuring.untimed_calls(one)
     return {
         (str(collective), int(nbytes)): str(ran) or _path(paths, collective, nbytes)
         for collective, nbytes, ran in zip(
-            asked["collective"], asked["nbytes"], asked["ran"], strict=True
+            calls["collective"], calls["nbytes"], calls["ran"], strict=True
         )
     }
 

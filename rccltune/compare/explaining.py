@@ -153,9 +153,9 @@ def _why_not(third: OngoingComparison) -> Reasons:
     """Sizes at which B cannot be had with A's setting."""
     told = third.sides[2]
     reasons: Reasons = {}
-    asked = third.asked(told)
+    calls = third.untimed_calls(told)
     for collective, nbytes, ran in zip(
-        asked["collective"], asked["nbytes"], asked["ran"], strict=True
+        calls["collective"], calls["nbytes"], calls["ran"], strict=True
     ):
         cell = (str(collective), int(nbytes))
         wanted = told.answers.get(cell)

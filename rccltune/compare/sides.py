@@ -239,24 +239,24 @@ def why_not_measured(spec: VariantSpec) -> str | None:
     return None
 
 
-def check_entries(side: Side, site: Site, asked: VariantSite) -> None:
+def check_entries(side: Side, site: Site, calls: VariantSite) -> None:
     """Stop where an entry of a side cannot be had here.
 
     Args:
         side: which.
         site: where it runs.
-        asked: collectives, type and operation of the calls; the rest is the site's.
+        calls: collectives, type and operation of the calls; the rest is the site's.
 
     Raises:
         MachineError: one cannot; the sentence says why, and who has it.
     """
     for spec, parameter in side.entries:
-        why = availability.why_absent(spec, site_of(site, asked, parameter))
+        why = availability.why_absent(spec, describe_site(site, calls, parameter))
         if why is not None:
             raise MachineError(why, where=side.name, hint="rccltune compare --list shows the rest.")
 
 
-def site_of(site: Site, asked: VariantSite, parameter: str | None = None) -> VariantSite:
+def describe_site(site: Site, calls: VariantSite, parameter: str | None = None) -> VariantSite:
     """Describe a site as the catalog asks about it."""
     return VariantSite(
         library=site.library,
@@ -265,9 +265,9 @@ def site_of(site: Site, asked: VariantSite, parameter: str | None = None) -> Var
         cu_count=site.fingerprint.cu_count,
         n_nodes=site.scale.n_nodes,
         n_ranks=site.scale.n_ranks,
-        collectives=asked.collectives,
-        dtype=asked.dtype,
-        op=asked.op,
+        collectives=calls.collectives,
+        dtype=calls.dtype,
+        op=calls.op,
         registered=False,
         parameter=parameter,
     )
@@ -301,7 +301,7 @@ def list_sides(known: Catalog, site: Site | None) -> Iterator[CatalogRow]:
     for spec in known.specs:
         why = why_not_measured(spec)
         if why is None:
-            where = VariantSite() if site is None else site_of(site, VariantSite())
+            where = VariantSite() if site is None else describe_site(site, VariantSite())
             why = availability.why_absent(spec, where)
         yield CatalogRow(
             name=SITE if spec.name == _DEFAULT else spec.title,

@@ -246,7 +246,7 @@ class OngoingComparison:
                 return
             self._start(sides[0], left, "asking what runs", later_s)
 
-    def asked(self, one: MeasuredSide) -> pd.DataFrame:
+    def untimed_calls(self, one: MeasuredSide) -> pd.DataFrame:
         """Untimed calls of a side, a row a size: columns collective, nbytes, ran, answer and more.
 
         Columns as :mod:`rccltune.ranks.rows` has them.
@@ -254,8 +254,8 @@ class OngoingComparison:
         found = self.table(one)
         is_call = found["step"].isin((plan.CHECK, plan.CALL))
         mine = found[is_call & (found["purpose"] == f"{ASK}-{one.letter}")]
-        asked: pd.DataFrame = mine.drop_duplicates(["collective", "nbytes"], keep="last")
-        return asked
+        calls: pd.DataFrame = mine.drop_duplicates(["collective", "nbytes"], keep="last")
+        return calls
 
     @cached_property
     def captures(self) -> bool:
@@ -285,7 +285,7 @@ class OngoingComparison:
                     *(own[name] for name in ("collective", "nbytes", "ran", "answer")), strict=True
                 )
             }
-            for own in (self.asked(one) for one in self.sides)
+            for own in (self.untimed_calls(one) for one in self.sides)
         )
         found: dict[Cell, str] = {}
         for cell, (ran, answer) in first.items():
