@@ -361,10 +361,10 @@ def common(command: F) -> F:
         verbose, quiet = given.pop("verbose"), given.pop("quiet")
         answer = click.get_current_context().find_object(Answer) or Answer()
         # A variable may have asked for it.
-        answer.is_wanted |= given["as_json"]
+        answer.is_wanted |= given["json"]
         given["console"] = Console(
             verbosity=-1 if quiet else verbose,
-            as_json=given.pop("as_json"),
+            as_json=given.pop("json"),
             color=_wants_color(given.pop("color")),
             answer=answer,
         )
@@ -384,7 +384,6 @@ _COMMON = (
     ),
     grouped(
         "--json",
-        "as_json",
         is_flag=True,
         group="Output",
         usual=True,

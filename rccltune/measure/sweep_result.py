@@ -65,7 +65,7 @@ class SweepResult:
             "tuner_of_baseline": self.tuner,
             "runs": self.n_starts,
             "samples": self.n_samples,
-            "set_aside": [{**schema.to_plain(one), "reason": one.reason} for one in self.excluded],
+            "excluded": [{**schema.to_plain(one), "reason": one.reason} for one in self.excluded],
             "not_offered": self.not_offered,
             "remarks": self.remarks,
             "budget_spent": self.is_over,

@@ -99,7 +99,7 @@ def test_a_result_and_what_ended_the_command_are_one_object(
 ) -> None:
     """Findings of doctor, and that a sweep cannot run; a variable asks like the option."""
     monkeypatch.setenv("RCCLTUNE_SYSROOT", str(tmp_path))
-    monkeypatch.setenv("RCCLTUNE_CLI_DOCTOR_AS_JSON", "1")
+    monkeypatch.setenv("RCCLTUNE_CLI_DOCTOR_JSON", "1")
     object_ = told(capsys, "doctor")
     assert object_["findings"]
     assert "cannot run here" in object_["error"]

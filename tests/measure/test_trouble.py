@@ -51,7 +51,7 @@ def others_are_whole(ground: Ground, *settings: str) -> None:
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
-def test_a_setting_that_fails_is_set_aside(
+def test_a_setting_that_fails_is_excluded(
     ground: Ground, fault: dict[str, object], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 5; it is named, chosen nowhere, and not tried again by the same command."""
@@ -173,7 +173,7 @@ def test_a_path_that_asks_nobody_loses_its_rows(
 def test_ranks_that_are_answered_differently_are_an_error(
     ground: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They hang: the setting is set aside."""
+    """They hang: the setting is excluded."""
     fault = {"kind": "differs", "setting": "tree/ll", "with": "ring/ll", "rank": 1}
     ground.change(faults=[fault])
     assert ground.sweep(*SETTINGS, "--timeout", "1.5s") == 5
