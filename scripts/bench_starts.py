@@ -48,7 +48,7 @@ CALLS = (
     *((LOOP, size) for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20)),
 )
 SETTINGS = ("ring/ll", "ring/simple")
-STALLED_S = 120.0
+HUNG_AFTER_S = 120.0
 KEYS = ["collective", "timing", "nbytes", "setting"]
 
 
@@ -66,7 +66,7 @@ class Started:
 
     def make(self, lines: list[str]) -> list[str]:
         """Rows of rank 0, in the order of the steps."""
-        answers = self.connection.exchange(lines, lambda _: STALLED_S)
+        answers = self.connection.exchange(lines, lambda _: HUNG_AFTER_S)
         return [row for one in answers for row in one.ranks[0] if row[:1].isdigit()]
 
 
@@ -95,7 +95,7 @@ def started(ground: Ground, *, with_plugin: bool = True) -> Iterator[Started]:
             folder,
             token,
             ground.ranks,
-            limit_s=STALLED_S,
+            limit_s=HUNG_AFTER_S,
             is_over=lambda: process.poll() is not None,
         )
         found = Started(connection, since)
@@ -104,7 +104,7 @@ def started(ground: Ground, *, with_plugin: bool = True) -> Iterator[Started]:
         found.note("devices taken")
         yield found
         connection.end()
-        process.wait(timeout=STALLED_S)
+        process.wait(timeout=HUNG_AFTER_S)
         found.note("ended")
     finally:
         process.kill()

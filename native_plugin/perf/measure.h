@@ -1,9 +1,9 @@
 /*
- * Timing of collectives by two clocks.  Loop: the host's clock over N calls and one wait behind a
- * barrier, as rccl-tests has it: what a job sees that launches its calls one by one.  Graph: the
- * calls captured once and the graph launched back to back: what the GPUs need, and what a job sees
- * that uses graphs.  Small calls in a loop tell how fast the host launches, so the two differ
- * there, not from 4 MiB on.
+ * Timing of collectives in two modes, both between marks on the stream (events of the device; the
+ * host's time on a simulated node), behind a call that is not timed.  Loop: N calls launched one by
+ * one, as jobs do that use no graphs.  Graph: the calls captured once and the graph launched back
+ * to back: what the GPUs need, and what a job sees that uses graphs.  Small calls in a loop tell
+ * how fast the host launches, so the two differ there, not from 4 MiB on.
  */
 #ifndef RCCLTUNE_PERF_MEASURE_H
 #define RCCLTUNE_PERF_MEASURE_H

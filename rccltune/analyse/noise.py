@@ -1,4 +1,4 @@
-"""How much times differ by chance, and what may be said all the same.
+"""Intervals of ratios and means of times: how much differs by chance, and what may be said.
 
 What choosing rests on; verification has :mod:`rccltune.analyse.paired`. The unit is the
 **communicator**: whatever passes of one communicator agree in, they share its connections, buffers

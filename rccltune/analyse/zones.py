@@ -1,4 +1,7 @@
-"""The fewest zones of sizes whose settings are as good as the best, each with its evidence."""
+"""Decide the winner at each size: the fewest zones whose settings are as good as the best.
+
+Each zone with its evidence.
+"""
 
 from __future__ import annotations
 

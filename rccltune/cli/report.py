@@ -72,7 +72,7 @@ def report(
 
 
 def _text(done: WrittenPage) -> JoinedLines:
-    return join_lines([done.claim, f"{done.path} ({done.n_bytes:,} bytes)"])
+    return join_lines([done.headline, f"{done.path} ({done.n_bytes:,} bytes)"])
 
 
 @verb("plot")

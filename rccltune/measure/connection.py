@@ -33,7 +33,7 @@ class ConnectionLostError(Exception):
     """Rank 0 is gone, or never came."""
 
 
-class StalledError(Exception):
+class HungError(Exception):
     """No step was answered for too long."""
 
 
@@ -66,7 +66,7 @@ class RankConnection:
 
         Raises:
             ConnectionLostError: rank 0 closed it.
-            StalledError: no answer came for so long.
+            HungError: no answer came for so long.
         """
         waiting = deque[str]()
         for line in lines:
@@ -108,7 +108,7 @@ class RankConnection:
                     raise ConnectionLostError
                 self._received += part
             elif time.monotonic() > deadline:
-                raise StalledError
+                raise HungError
         text = self._received[:at].decode("utf-8", "replace")
         del self._received[: at + 1]
         ranks = (one.split(_BETWEEN_LINES) for one in text.split(_BETWEEN_RANKS))
@@ -129,7 +129,7 @@ def connect(
 
     Raises:
         ConnectionLostError: the ranks ended.
-        StalledError: nobody listened within the limit.
+        HungError: nobody listened within the limit.
     """
     deadline = time.monotonic() + limit_s
     half = len(token) // 2
@@ -142,7 +142,7 @@ def connect(
         if is_over():
             raise ConnectionLostError
         if time.monotonic() > deadline:
-            raise StalledError
+            raise HungError
         time.sleep(_LOOK_S)
 
 

@@ -78,14 +78,14 @@ class Instrument:
 
 
 def find_instrument(
-    request: SiteRequest, folder: Path, stalled_s: float | None, *, must_choose: bool = True
+    request: SiteRequest, folder: Path, hung_after_s: float | None, *, must_choose: bool = True
 ) -> Instrument:
     """Look at what is there.
 
     Args:
         request: what the user says about where to run.
         folder: the session, which keeps the simulated node.
-        stalled_s: how long no rank may finish a step, None for the usual time.
+        hung_after_s: how long no rank may finish a step, None for the usual time.
         must_choose: whether the library must load our plugin, which older ones do not.
 
     Raises:
@@ -104,8 +104,8 @@ def find_instrument(
     remark = overwritten.remark(site.library, site.scale, site.fingerprint.arch)
     if remark is not None:
         site = replace(site, remarks=(*site.remarks, remark))
-    limit = rank_program.STALLED_S if stalled_s is None else stalled_s
-    return replace(instrument, site=site, ground=replace(instrument.ground, stalled_s=limit))
+    limit = rank_program.HUNG_AFTER_S if hung_after_s is None else hung_after_s
+    return replace(instrument, site=site, ground=replace(instrument.ground, hung_after_s=limit))
 
 
 def check_placement(placement: RankPlacement | None, hint: str) -> None:

@@ -30,8 +30,8 @@ from rccltune.measure import failures
 from rccltune.measure.connection import (
     Answer,
     ConnectionLostError,
+    HungError,
     RankConnection,
-    StalledError,
     connect,
 )
 from rccltune.model.errors import MachineError
@@ -45,7 +45,7 @@ from rccltune.session import files, store
 # are made, slower with more ranks.
 _START_S: Final = 120.0
 _START_EACH_S: Final = 2.0
-STALLED_S: Final = 60.0
+HUNG_AFTER_S: Final = 60.0
 # A communicator may take so many times what the first one took.
 _SLOWER: Final = 10
 # How long ranks may take to end by themselves, and a launcher to see that they have.
@@ -93,7 +93,7 @@ class LaunchSetup:
         cleared: names that would count within the placement of ranks.
         simulated: noise and times are a node file's.
         bind: whether ranks bind themselves to their GPU's NUMA node.
-        stalled_s: how long no rank may finish a step.
+        hung_after_s: how long no rank may finish a step.
         hosts: of the host file, those that ranks are put on; empty without one.
         host_ids: of each rank, where one host plays several; empty otherwise.
     """
@@ -107,7 +107,7 @@ class LaunchSetup:
     cleared: tuple[str, ...] = ()
     simulated: bool = False
     bind: bool = True
-    stalled_s: float = STALLED_S
+    hung_after_s: float = HUNG_AFTER_S
     hosts: tuple[str, ...] = ()
     host_ids: tuple[str, ...] = ()
 
@@ -324,7 +324,7 @@ class WaitingRanks:
                     show(n_made)
         except ConnectionLostError:
             return self._end()
-        except StalledError:
+        except HungError:
             return self._end(stalled=True)
         return self.run
 
@@ -370,7 +370,7 @@ class WaitingRanks:
         """Longest time in seconds that a line may take."""
         if line.startswith(plan.COMMUNICATOR):
             return communicator_limit_s(self.first_us, self._ground.n_ranks)
-        return self._ground.stalled_s if self.first_us is not None else self._start_s
+        return self._ground.hung_after_s if self.first_us is not None else self._start_s
 
     @property
     def _start_s(self) -> float:
@@ -414,7 +414,7 @@ def communicator_limit_s(first_us: float | None, n_ranks: int) -> float:
     """
     if first_us is None:
         return _START_S + _START_EACH_S * n_ranks
-    return max(STALLED_S, 1e-6 * _SLOWER * first_us)
+    return max(HUNG_AFTER_S, 1e-6 * _SLOWER * first_us)
 
 
 @contextmanager

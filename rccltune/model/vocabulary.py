@@ -169,7 +169,11 @@ class Placement(Enum):
 
 
 class UnusableReason(Enum):
-    """Why a sample is kept but never used in a fit or a choice; the value is its CSV spelling."""
+    """Why a sample is kept but never used in a fit or a choice; the value is its CSV spelling.
+
+    ``ranks/rows.py`` says it of the rank program's rows, ``logs/log_samples.py`` of others' logs;
+    ``ranks/exclusion.py`` adds what a whole session tells (failed or wrong settings).
+    """
 
     ZERO_BYTES = "zero-bytes"
     WRONG = "wrong-results"

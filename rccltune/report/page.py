@@ -73,13 +73,13 @@ class WrittenPage:
     """The page that was written.
 
     Attributes:
-        claim: what is won, in a sentence.
+        headline: what is won, in a sentence.
         following: what makes sense now; commands name the session.
     """
 
     path: Path
     n_bytes: int
-    claim: str
+    headline: str
     following: str
     simulated: bool
 
@@ -120,7 +120,7 @@ def report_session(
     return WrittenPage(
         path=path,
         n_bytes=len(text.encode()),
-        claim=content["claim"],
+        headline=content["headline"],
         following=words.following(contents, session),
         simulated=contents.simulated,
     )
@@ -174,7 +174,7 @@ def context(shown: SessionContents) -> dict[str, Any]:
         "title": f"rccltune: {names}",
         "where": _where(shown, tables),
         "marks": list(words.marks(shown)),
-        "claim": _claim(shown),
+        "headline": _headline(shown),
         "first": _gain_figures(tables),
         "rules": [_rules(one, shown, several=several) for one in shown.files if one.rules],
         "old": list(words.old_rules(shown)),
@@ -280,7 +280,7 @@ def write_markdown(folder: Path, path: Path, *, reporter: Reporter) -> None:
         TooLittleDataError: no good sample.
     """
     contents = read_contents(folder, reporter=reporter)
-    lines = [f"**{_claim(contents)}**", "", _where(contents, tables_of(contents))]
+    lines = [f"**{_headline(contents)}**", "", _where(contents, tables_of(contents))]
     for one in contents.files:
         rows = [_row(rule, one, contents) for rule in one.rules]
         if rows:
@@ -292,8 +292,8 @@ def write_markdown(folder: Path, path: Path, *, reporter: Reporter) -> None:
     files.write_atomically(path, "\n".join(printable(line) for line in lines) + "\n")
 
 
-def _claim(shown: SessionContents) -> str:
-    return f"SIMULATED: {words.claim(shown)}" if shown.simulated else words.claim(shown)
+def _headline(shown: SessionContents) -> str:
+    return f"SIMULATED: {words.headline(shown)}" if shown.simulated else words.headline(shown)
 
 
 def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:

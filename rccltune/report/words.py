@@ -82,7 +82,7 @@ def _is_cut_short(shown: SessionContents) -> bool:
     return bool(shown.trials) and bool(shown.files) and not is_verified
 
 
-def claim(shown: SessionContents) -> str:
+def headline(shown: SessionContents) -> str:
     """Claim of what is won, in a sentence."""
     if shown.refused:
         return f"Nothing is proven here: {shown.refused[0].message}."

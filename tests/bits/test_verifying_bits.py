@@ -66,13 +66,13 @@ def test_slower_rules_stay_as_they_are(rules: Path, capsys: pytest.CaptureFixtur
     assert run(["check"]) == 0
     assert f"keeps the bits {after.bits}" in " ".join(capsys.readouterr().out.split())
     shown = read_contents(SESSION, reporter=Reporter())
-    said = words.claim(shown)
+    said = words.headline(shown)
     assert f"Results keep their bits ({after.bits})" in said
     assert "of the library's own time" in said
     assert not any("must gain" in line for line in words.method(shown))
     text = rules.read_text(encoding="utf-8")
     rules.write_text(re.sub(r"#@ bits .*", "#@ bits trees-1", text), encoding="utf-8")
-    assert "not verified" in words.claim(read_contents(SESSION, reporter=Reporter()))
+    assert "not verified" in words.headline(read_contents(SESSION, reporter=Reporter()))
 
 
 def test_other_bits_end_with_9(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,9 +64,9 @@ def chosen(folder: Path, *more: str) -> Element:
     return reported(folder)
 
 
-def claim(tree: Element) -> str:
+def headline(tree: Element) -> str:
     """The one sentence."""
-    return text_of(next(e for e in tree.iter() if e.attrib.get("class") == "claim"))
+    return text_of(next(e for e in tree.iter() if e.attrib.get("class") == "headline"))
 
 
 def first(tree: Element) -> str:
@@ -94,7 +94,7 @@ def test_verified_rules_are_claimed_as_the_verdict_has_them(tuned_once: Path) ->
     plain = json.loads((tuned_once / "verdict.json").read_text())
     gains = [one["gain"] for one in plain["standings"] if one["state"] == "proven"]
     tree = check_page((tuned_once / "report.html").read_text(encoding="utf-8"))
-    said = claim(tree)
+    said = headline(tree)
     assert said.startswith("SIMULATED: all_reduce is ")
     assert said.endswith("verified, with and without the rules in turns.")
     assert lacks(said, *(f"{gain['value']:.2f}×" for gain in gains)) == []
@@ -113,7 +113,7 @@ def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
     lines[at] = ",".join([*fields[:2], str(int(fields[2]) - 1), *fields[3:]])
     path.write_text("".join(lines))
     tree = reported(copied)
-    assert claim(tree).endswith("not verified.")
+    assert headline(tree).endswith("not verified.")
     assert "counts for nothing here" in first(tree)
     # What the sweep saw was of all of the zone, and is said to be.
     assert "gain and sizes are those of" in first(tree)
@@ -139,7 +139,7 @@ def test_a_cut_rule_file_is_refused_and_not_called_verified(copied: Path, capsys
     # As the hint says; what was there is not lost.
     assert run(["emit-config", str(copied), "--force", "-q"]) == 0
     assert path.with_name(f"{path.name}.verified").read_text() == cut
-    assert claim(reported(copied)).startswith("SIMULATED: all_reduce is ")
+    assert headline(reported(copied)).startswith("SIMULATED: all_reduce is ")
 
 
 def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path
     other = ["--env", "NCCL_BUFFSIZE=1048576"]
     assert run(["verify", str(copied), "--simulate", str(node), *other, "-q"]) == 9
     tree = reported(copied)
-    assert "wrong results without rules" in claim(tree)
+    assert "wrong results without rules" in headline(tree)
     [said] = [one for one in marks(tree) if one.startswith("NOT PROVEN")]
     assert "do not use them" in said
     assert "deploy" not in first(tree)
@@ -179,10 +179,10 @@ def test_every_placements_file_is_shown_with_its_own_verdict(copied: Path) -> No
 def test_without_a_baseline_the_gain_is_unknown(repository: Path, tmp_path: Path) -> None:
     """AMD's published table has no untouched run."""
     tree = chosen(imported(repository, tmp_path / "s"))
-    assert lacks(claim(tree), "unknown", "no baseline was measured") == []
+    assert lacks(headline(tree), "unknown", "no baseline was measured") == []
     header = text_of(next(tree.iter("header")))
     assert lacks(header, "IMPORTED", "AMD", "ROCm") == []
-    assert "Nothing" not in claim(tree)
+    assert "Nothing" not in headline(tree)
     assert check_figures(tree) == 3
 
 

@@ -19,8 +19,8 @@ from rccltune.measure.connection import (
     RENDEZVOUS_FILE,
     Answer,
     ConnectionLostError,
+    HungError,
     RankConnection,
-    StalledError,
     connect,
 )
 from rccltune.simulate import sources
@@ -66,9 +66,9 @@ def connected(folder: Path, process: subprocess.Popen[bytes], n_ranks: int = 2) 
     )
 
 
-def made(connection: RankConnection, *lines: str, stalled_s: float = 60) -> list[Answer]:
+def made(connection: RankConnection, *lines: str, hung_after_s: float = 60) -> list[Answer]:
     """Answers to lines."""
-    return list(connection.exchange(lines, lambda _: stalled_s))
+    return list(connection.exchange(lines, lambda _: hung_after_s))
 
 
 def test_steps_are_answered_with_what_every_rank_wrote(ground: Ground) -> None:
@@ -154,8 +154,8 @@ def test_ranks_that_do_not_answer_are_told(ground: Ground) -> None:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for child in children:
             os.kill(int(child), signal.SIGSTOP)
-        with pytest.raises(StalledError):
-            made(connection, "communicator", stalled_s=0.5)
+        with pytest.raises(HungError):
+            made(connection, "communicator", hung_after_s=0.5)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
@@ -163,5 +163,5 @@ def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLostError):
         connect(tmp_path, TOKEN, 2, limit_s=60, is_over=lambda: True)
     (tmp_path / RENDEZVOUS_FILE).write_text("127.0.0.1 1\n")
-    with pytest.raises(StalledError):
+    with pytest.raises(HungError):
         connect(tmp_path, TOKEN, 2, limit_s=0.1, is_over=lambda: False)
