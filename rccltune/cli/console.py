@@ -117,8 +117,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def talk(*lines: str) -> None:
-    """Say something on stderr, in lines that fit it."""
-    click.echo(fold(lines, error=True), err=True)
+    """Say something on stderr, in lines that fit it, above a bar that is shown."""
+    text = fold(lines, error=True)
+    # click would find the terminal behind rich's stream, and write into the bar.
+    if hasattr(sys.stderr, "rich_proxied_file"):
+        sys.stderr.write(f"{text}\n")
+    else:
+        click.echo(text, err=True)
 
 
 def put(text: str) -> None:

@@ -36,7 +36,6 @@ from rccltune.model.settings import LL128_FORCED
 from rccltune.model.text import JoinedLines, join_lines
 from rccltune.model.units import format_span
 from rccltune.model.zone import NOT_MEASURED
-from rccltune.ranks.plan import LOOP
 
 if TYPE_CHECKING:
     from rccltune.measure.perf_sweep import PreparedPerfSweep
@@ -289,13 +288,12 @@ def _rules(one: VerificationResult) -> list[str]:
                 found.append(f"{said}: {RESTORES}")
                 continue
             if rule.loop is not None:
-                # Above 4 MiB the loop is what counts.
-                up_to = " up to 4 MiB" if LOOP in rule.timing else ""
-                said += f" in a graph{up_to}"
+                up_to = rule.up_to_graphs
+                said += f" in a graph{up_to}{', one by one above' if up_to else ''}"
             if (worst := rule.worst_gain(one.file.verdicts)) is not None:
                 said += f", {worst:.2f}x at its worst size"
             if rule.loop is not None:
-                said += f", one by one {loop_of(rule)}"
+                said += f", one by one{rule.up_to_graphs} {loop_of(rule)}"
             if rule.one_root is not None:
                 said += f", with one root {rule.one_root.value:.2f}x"
             if rule.registered is not None:

@@ -193,7 +193,9 @@ def write_folder(done: Deployment, sessions: Sequence[Session]) -> None:
         if done.simulated and node.exists():
             _write(half / NODE_FILE, node.read_bytes(), 0o444)
             simulate = f' --simulate "$here/{NODE_FILE}"'
-        _write(half / CHECK, _CHECK_SH.format(simulate=simulate).encode(), 0o555)
+        names = " ".join(done.variables(done.directory))
+        script = _CHECK_SH.format(simulate=simulate, names=names)
+        _write(half / CHECK, script.encode(), 0o555)
         _write(half / README, _readme(done, sessions, library).encode(), 0o444)
         check(done, half)
         half.chmod(0o755)
@@ -216,8 +218,12 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 _CHECK_SH: Final = """\
 #!/bin/sh
 # Do these rules still hold on this machine? In a job script, before its ranks start:
-#   check --quick || unset NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE RCCLTUNE_CONFIG_DIR
+#   check --quick || unset {names}
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
+if ! command -v rccltune >/dev/null; then
+    echo "check: rccltune is not on PATH: nothing was checked, the rules may hold all the same" >&2
+    exit 127
+fi
 exec rccltune check "$here"{simulate} "$@"
 """
 _EXCHANGE: Final = 2

@@ -263,7 +263,7 @@ def _verified(verdict: RuleVerdict, verification: Verification) -> str:
     sentence = f"verified at {count(verdict.n_sizes, 'size')}, {each} each"
     if verdict.loop is not None:
         loop = "too noisy to say" if verdict.is_loop_noisy else f"{verdict.loop.value:.2f}×"
-        sentence += f"; launched one by one {loop}"
+        sentence += f"; launched one by one{verdict.up_to_graphs} {loop}"
     if verdict.one_root is not None:
         sentence += f"; with one root {verdict.one_root.value:.2f}×"
     if verdict.registered is not None:

@@ -45,17 +45,29 @@ def load_frame(
         derived: of this session, where more is derived from it than samples.
 
     Raises:
-        SessionError: a row of samples.csv that cannot be read.
+        SessionError: a row of samples.csv that cannot be read, or the table cannot be used and
+            what it was made from is not there.
         OutputError: a file of a run or a log that cannot be.
     """
     stored = store.stored_samples(opened)
     if stored is not None:
         return stored
+    _check_raw(opened)
     reporter.say(why_made_again(opened))
     samples = (derived or DerivedFiles(opened.path, reporter)).keep(
         "samples.csv", lambda: _made_again(opened, reporter)
     )
     return frame_from_logs(opened) if samples is None else samples
+
+
+def _check_raw(opened: Session) -> None:
+    """Refuse to make a table of nothing in the place of one that has samples."""
+    if opened.n_samples and not store.has_raw(opened.path):
+        raise SessionError(
+            f"{store.why_not_current(opened)}, and the runs and logs it was made from are gone",
+            where=str(opened.path),
+            hint="copy the session again with all its folders.",
+        )
 
 
 def why_made_again(opened: Session) -> str:
@@ -78,14 +90,9 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
         SessionError: it has samples, and nothing that they were made from.
         OutputError: a file of a run or a log that cannot be read.
     """
+    _check_raw(opened)
     measured = runs.read_runs(opened.path)
     parts = list(_of_logs(opened.path, measured))
-    if opened.n_samples and not measured and not parts:
-        raise SessionError(
-            f"{store.why_not_current(opened)}, and the runs and logs it was made from are gone",
-            where=str(opened.path),
-            hint="copy the session again with its folders 'runs' and 'launches'.",
-        )
     table = None
     if any(run.steps for run in measured):
         table = rows.rows_of_runs(measured)

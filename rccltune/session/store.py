@@ -317,12 +317,18 @@ def launches_digest(path: Path) -> str:
     return hashlib.sha256("\n".join(complete).encode()).hexdigest()[:16]
 
 
+def has_raw(path: Path) -> bool:
+    """Whether a session has any run or imported file."""
+    return bool(runs.numbers(path)) or any((path / "launches").glob(f"*/{IMPORTED}"))
+
+
 def why_not_current(session: Session) -> str | None:
     """Why samples.csv must be made again, None where it need not be."""
     file = session.path / SAMPLES
     if not file.exists():
         return "samples.csv is missing"
-    if session.samples_of != launches_digest(session.path):
+    # Without raw runs and logs there is nothing that the table could be older than.
+    if session.samples_of != launches_digest(session.path) and has_raw(session.path):
         return "samples.csv is older than the runs and launches"
     with disk_errors(file), file.open("rb") as stream:
         head = stream.readline(2 * len(samples_csv.HEAD)).rstrip(b"\r\n")

@@ -279,5 +279,5 @@ def loop_words(one: RuleVerdict) -> str:
     if one.loop is None:
         return ""
     if one.is_loop_noisy:
-        return "launched one by one: too noisy to say"
-    return f"launched one by one {one.loop}"
+        return f"launched one by one{one.up_to_graphs}: too noisy to say"
+    return f"launched one by one{one.up_to_graphs} {one.loop}"

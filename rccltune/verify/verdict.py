@@ -82,6 +82,11 @@ class RuleVerdict(Rule):
         """The rule alone."""
         return Rule(**{one.name: getattr(self, one.name) for one in fields(Rule)})
 
+    @property
+    def up_to_graphs(self) -> str:
+        """Sizes of ``loop`` where larger ones are timed so in the first place, in words."""
+        return f" up to {format_size(GRAPH_UP_TO)}" if LOOP in self.timing else ""
+
     def worst_gain(self, sizes: Iterable[SizeVerdict]) -> float | None:
         """Smallest gain of one of several sizes, by the timing mode that counts there.
 

@@ -93,13 +93,16 @@ def test_a_file_without_its_record_does_not_count(tmp_path: Path) -> None:
 
 
 def test_samples_whose_runs_and_logs_are_gone_stay_as_they_are(tmp_path: Path) -> None:
-    """Copied without them, a session says so; nothing is made of nothing."""
+    """Copied without them, a session is read from the table; nothing is made of nothing."""
     opened = committed(tmp_path / "s")
-    before = (tmp_path / "s/samples.csv").read_bytes()
+    file = tmp_path / "s/samples.csv"
     shutil.rmtree(tmp_path / "s/launches")
+    assert records(samples.load_frame(opened, Reporter())) == (sample(),)
+    older = b"another," + file.read_bytes()
+    file.write_bytes(older)
     with pytest.raises(SessionError, match="are gone"):
         samples.load_frame(opened, Reporter())
-    assert (tmp_path / "s/samples.csv").read_bytes() == before
+    assert file.read_bytes() == older
 
 
 def test_samples_csv_depends_on_the_samples_only(tmp_path: Path) -> None:
