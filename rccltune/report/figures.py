@@ -402,6 +402,9 @@ def _lines(
         shade = style.colour(rule.algorithm)
         for part in _by_timing(mine, ends):
             broad: dict[str, Any] = {"color": shade, "alpha": 0.3, "linewidth": 7, "zorder": 1.5}
+            if len(part) == 1:
+                # One point makes no line.
+                broad |= {"marker": "s", "markersize": 10, "markeredgewidth": 0, "linestyle": ""}
             axes.plot(part["nbytes"], part[value], label=_CHOSEN, **broad)
     for _, line in _few(points).groupby("setting", sort=False):
         looks = style.look(next(rows(line)))

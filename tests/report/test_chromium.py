@@ -110,7 +110,13 @@ def test_the_first_screen_has_claim_figure_rules_and_what_to_do(
 ) -> None:
     """At 1280 by 900: everything that is not folded but the headings of the folds."""
     with Opened(browser, written, viewport={"width": 1280, "height": 900}) as page:
-        for selector in ("h1", ".claim", "figure >> nth=0", "#first table >> nth=0", "#first pre"):
+        for selector in (
+            "h1",
+            ".headline",
+            "figure >> nth=0",
+            "#first table >> nth=0",
+            "#first pre",
+        ):
             box = page.locator(selector).first.bounding_box()
             assert box["y"] + box["height"] <= 900, selector
 

@@ -45,7 +45,7 @@ def content(text: str) -> dict[str, Any]:
     rules = {"name": text, "needs": text, "several": True}
     rules |= {"rows": [row], "more": 1, "source": text}
     return {
-        **dict.fromkeys(("title", "where", "claim", "following", "subject", "footer"), text),
+        **dict.fromkeys(("title", "where", "headline", "following", "subject", "footer"), text),
         "marks": [(text, text)],
         "first": [],
         "rules": [rules],
@@ -174,11 +174,11 @@ def test_the_headline_counts_the_rules_that_it_does_not_speak_of(
     one = shown("holes")
     [file, *_] = one.files
     odd = replace(file.rules[0], n_ranks=None)
-    said = words.claim(one)
+    said = words.headline(one)
     more = replace(one, files=(replace(file, rules=(*file.rules, odd)),))
-    assert words.claim(more) == f"{said} 1 more rule is not of the choice."
+    assert words.headline(more) == f"{said} 1 more rule is not of the choice."
     more = replace(one, files=(replace(file, rules=(*file.rules, odd, odd)),))
-    assert words.claim(more) == f"{said} 2 more rules are not of the choice."
+    assert words.headline(more) == f"{said} 2 more rules are not of the choice."
 
 
 def test_rules_with_ll128_are_of_the_choice(shown: Callable[[str], SessionContents]) -> None:
