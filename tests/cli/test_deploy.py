@@ -37,7 +37,7 @@ def test_a_job_that_sources_it_runs_the_deployed_rules(
         check=False,
     )
     # It names the node by itself.
-    assert (done.returncode, done.stderr) == (0, f"Folder: {tmp_path}/site\n")
+    assert (done.returncode, done.stderr.split()) == (0, ["Folder:", f"{tmp_path}/site"])
     # What is not deployed is gone: nothing else can have answered.
     shutil.rmtree(tuned)
     done = subprocess.run(
