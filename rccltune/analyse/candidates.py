@@ -59,7 +59,7 @@ class Candidates:
         """
         target = target_of([grid.target[name] for name in TARGET])
         not_selectable: list[UnselectableSetting] = []
-        taken: dict[Setting, int] = {}
+        numbers: dict[Setting, int] = {}
         for row, word in enumerate(grid.candidates):
             setting = Setting.parse(word)
             if setting.role in (Role.BASELINE, Role.IDLE) or setting == options.baseline:
@@ -68,15 +68,15 @@ class Candidates:
             if (target.collective.value, str(setting)) in wrong:
                 reason = "it computed wrong results"
             if reason is None:
-                taken[setting] = row
+                numbers[setting] = row
             else:
                 not_selectable.append(
                     UnselectableSetting(target=target, setting=setting, reason=reason)
                 )
-        settings = sorted(taken, key=_setting_order)
+        settings = sorted(numbers, key=_setting_order)
         gains = SettingGains(
             grid=grid,
-            rows=[taken[one] for one in settings],
+            rows=[numbers[one] for one in settings],
             gated=[
                 selectable.needs_ll128_forced(one, target.scale, options.arch) for one in settings
             ],
@@ -111,13 +111,13 @@ class Candidates:
         }
         if weight:
             weight = self._at_measured(weight)
-        wanted = ZoneCriteria(
+        criteria = ZoneCriteria(
             tolerance=options.tolerance,
             min_gain=options.min_gain,
             is_proven=options.proven,
             weight=weight,
         )
-        return choose_zones(self.target, self.gains, wanted)
+        return choose_zones(self.target, self.gains, criteria)
 
     def _at_measured(self, calls: Mapping[int, float]) -> dict[int, float]:
         """Calls by the measured size that is nearest to theirs, in log size."""

@@ -59,8 +59,8 @@ def _timing_modes(curve_points: pd.DataFrame) -> pd.Series[Any]:
     """Whether all sizes of a view were timed by replayed graphs: yes, no, or None for some."""
     by_view = curve_points.groupby([*TARGET, *VIEW], observed=True, sort=False)["is_graph"]
     every, some = by_view.transform("all"), by_view.transform("any")
-    found: pd.Series[Any] = every.astype(object).where(every == some, None)
-    return found
+    agreed: pd.Series[Any] = every.astype(object).where(every == some, None)
+    return agreed
 
 
 def _key(row: Any) -> CurveKey:  # noqa: ANN401 - a row of pandas

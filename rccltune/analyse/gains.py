@@ -94,8 +94,8 @@ class SettingGains:
         if not is_taken.any():
             return np.zeros((len(self.rows), len(self.grid.nbytes)), dtype=bool)
         low = nan_safe(np.nanmin, self.ratio.interval()[0], 0)
-        found: Truths = is_taken & (low > np.log1p(-RESTORED)) & np.isfinite(self.gain)
-        return found
+        restores: Truths = is_taken & (low > np.log1p(-RESTORED)) & np.isfinite(self.gain)
+        return restores
 
     @cached_property
     def ratio(self) -> LogRatio:
@@ -131,8 +131,8 @@ class SettingGains:
         """log(time / best) in the worst view, the library last; NaN where a view is missing."""
         is_some: Truths = np.asarray(np.isfinite(self.times).any(1))
         is_missing = np.isnan(self.times) & is_some[:, None]
-        found: Array = np.where(is_missing.any(0), np.nan, nan_safe(np.nanmax, self._regrets, 0))
-        return found
+        worst: Array = np.where(is_missing.any(0), np.nan, nan_safe(np.nanmax, self._regrets, 0))
+        return worst
 
     @cached_property
     def is_close(self) -> Truths:
@@ -157,9 +157,9 @@ class SettingGains:
         """Whether the library takes the setting by itself, so that a rule wins nothing."""
         is_same = np.zeros((len(self.rows), len(self.grid.nbytes)), dtype=bool)
         for at, nbytes in enumerate(self.grid.nbytes):
-            taken = self.library_settings.get(int(nbytes))
-            if taken is not None:
-                is_same[:, at] = [_is_same(name, taken) for name in self.names]
+            setting = self.library_settings.get(int(nbytes))
+            if setting is not None:
+                is_same[:, at] = [_is_same(name, setting) for name in self.names]
         return is_same
 
     @cached_property
@@ -170,8 +170,8 @@ class SettingGains:
             np.isnan(self.ratio.log), self.times[:, n:] - self.times[:, :n], self.ratio.log
         )
         gain = np.where(self.is_library_setting, 0.0, nan_safe(np.nanmin, by_view, 0))
-        found: Array = np.where(np.isnan(self.regret[:n]), np.nan, gain)
-        return found
+        gains: Array = np.where(np.isnan(self.regret[:n]), np.nan, gain)
+        return gains
 
     @cached_property
     def adjusted_p(self) -> Array:

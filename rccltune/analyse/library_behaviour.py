@@ -45,9 +45,9 @@ def library_settings(samples: pd.DataFrame) -> tuple[LibrarySetting, ...]:
     """
     is_library = samples["setting"].isin((BASELINE, IDLE)) & (samples["unusable"] == "")
     rows = samples[is_library & (samples["ran"] != "")]
-    seen = rows[[*_PLACE, "nbytes", "ran"]].drop_duplicates()
+    choices = rows[[*_PLACE, "nbytes", "ran"]].drop_duplicates()
     ran_at: dict[tuple[Target, int], set[Setting]] = {}
-    for *named, nbytes, word in seen.itertuples(index=False, name=None):
+    for *named, nbytes, word in choices.itertuples(index=False, name=None):
         ran = Setting.parse(word)
         if ran.is_complete:
             at = target_of(named), int(nbytes)
@@ -87,7 +87,7 @@ def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
     """
     rows = samples[samples["unusable"] == UnusableReason.BYPASSED.value]
     by = ["collective", "n_nodes", "n_ranks"]
-    seen = rows.groupby(by, observed=True)["nbytes"].agg(["min", "max"])
+    spans = rows.groupby(by, observed=True)["nbytes"].agg(["min", "max"])
     return tuple(
         Bypass(
             collective=Collective(collective),
@@ -95,7 +95,7 @@ def bypasses(samples: pd.DataFrame) -> tuple[Bypass, ...]:
             min_nbytes=int(low),
             max_nbytes=int(high),
         )
-        for (collective, n_nodes, n_ranks), low, high in seen.itertuples(name=None)
+        for (collective, n_nodes, n_ranks), low, high in spans.itertuples(name=None)
     )
 
 
@@ -184,8 +184,8 @@ def compare_idle(grids: Iterable[TimeGrid]) -> tuple[IdleComparison, ...]:
     Args:
         grids: of the targets.
     """
-    made = (_compare_grid(grid) for grid in grids)
-    return tuple(one for one in made if one is not None)
+    comparisons = (_compare_grid(grid) for grid in grids)
+    return tuple(one for one in comparisons if one is not None)
 
 
 def _compare_grid(grid: TimeGrid) -> IdleComparison | None:

@@ -216,15 +216,15 @@ def best_pieces(table: Array, most: int) -> list[PieceBounds]:
     """
     cost = table[..., 0]
     splits: list[Index] = []
-    found: list[PieceBounds] = []
+    bounds: list[PieceBounds] = []
     for _ in range(most - 1):
         # Best up to i-1 plus the piece from i; only the first piece begins at the first size.
         longer = cost[..., None, :-1] + table[..., 1:]
         split = longer.argmin(axis=-1)
         cost = np.take_along_axis(longer, split[..., None], axis=-1)[..., 0]
         splits.append(split + 1)
-        found.append(_trace(splits))
-    return found
+        bounds.append(_trace(splits))
+    return bounds
 
 
 def _trace(splits: list[Index]) -> PieceBounds:

@@ -205,17 +205,17 @@ def _segmented_fits(
     n_sizes = sizes.shape[1]
     most = min(MAX_PIECES, (n_sizes - 1) // MIN_POINTS)
     result: list[Fit | None] = [None] * len(sizes)
-    wanted = [i for i, fit in enumerate(linear) if (fit.held_out_error or 0.0) > GOOD_LINE]
-    if most < 2 or n_sizes > MAX_SIZES or not wanted:
+    poor = [i for i, fit in enumerate(linear) if (fit.held_out_error or 0.0) > GOOD_LINE]
+    if most < 2 or n_sizes > MAX_SIZES or not poor:
         return result
-    sizes, times = sizes[wanted], times[wanted]
+    sizes, times = sizes[poor], times[poor]
     sums = LineSums(sizes, times)
     table = costs(sums)
     errors = segmented_errors(sums, table, sizes, times, most)
     splits = best_pieces(table, most)
     lines = [solve(*sums.over_each(pieces.first, pieces.last)) for pieces in splits]
     means = np.array([np.abs(error).mean(axis=1) for error in errors])
-    for row, index in enumerate(wanted):
+    for row, index in enumerate(poor):
         best = _justified(linear[index].held_out_error or 0.0, means[:, row].tolist())
         if best is not None:
             firsts = sorted(set(splits[best].first[row].tolist()))
@@ -241,13 +241,13 @@ def _justified(single: float, means: list[float]) -> int | None:
 def _segmented_fit(
     segments: tuple[Segment, ...], grid: tuple[int, ...], times: Array, errors: Array
 ) -> Fit:
-    own = [next(s for s in segments if nbytes <= s.max_nbytes) for nbytes in grid]
+    pieces = [next(s for s in segments if nbytes <= s.max_nbytes) for nbytes in grid]
     return Fit(
         model=Model.SEGMENTED,
         segments=segments,
         residuals=tuple(
             segment.predict(nbytes) / time - 1
-            for segment, nbytes, time in zip(own, grid, times.tolist(), strict=True)
+            for segment, nbytes, time in zip(pieces, grid, times.tolist(), strict=True)
         ),
         held_out_error=float(errors.mean()),
         held_out_worst=float(errors.max()),

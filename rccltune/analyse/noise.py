@@ -148,21 +148,21 @@ class LogRatio:
 
     def _reach(self, quantile: float) -> Array:
         """What the log ratio is off by at most, with this chance on each side."""
-        told = t_quantile(quantile, self.df) * self.se
+        half_width = t_quantile(quantile, self.df) * self.se
         if self.floor_se is None:
-            return told
+            return half_width
         from scipy import special
 
-        found: Array = np.fmin(told, special.ndtri(quantile) * self.floor_se)
-        return found
+        least: Array = np.fmin(half_width, special.ndtri(quantile) * self.floor_se)
+        return least
 
     def _chance(self, apart: Array) -> Array:
         """Chance of a log ratio so far above the true one."""
-        told = _t_above(apart / self.se, self.df)
+        by_t = _t_above(apart / self.se, self.df)
         if self.floor_se is None:
-            return told
-        found: Array = np.fmin(told, _t_above(apart / self.floor_se, np.inf))
-        return found
+            return by_t
+        smallest: Array = np.fmin(by_t, _t_above(apart / self.floor_se, np.inf))
+        return smallest
 
     def p_above(self, bound: float = 0.0) -> Array:
         """Chance to look so much faster if it were faster by ``bound`` at most (one-sided t)."""
@@ -241,10 +241,10 @@ def compare(
     sides = _squares(reference.log_us), _squares(settings.log_us)
     pairs = _squares(both)
     every = tuple(np.concatenate(each, axis=1) for each in zip(*sides, strict=True))
-    own = tuple(a + b for a, b in zip(*sides, strict=True))
-    told = [_spread(pairs, pairs), _spread((every[0], every[1]), (own[0], own[1]))]
-    variance, df = (np.where(is_paired, *each) for each in zip(*told, strict=True))
-    squares, own_df = (np.where(is_paired, *each) for each in zip(pairs, own, strict=True))
+    pooled = tuple(a + b for a, b in zip(*sides, strict=True))
+    spreads = [_spread(pairs, pairs), _spread((every[0], every[1]), (pooled[0], pooled[1]))]
+    variance, df = (np.where(is_paired, *each) for each in zip(*spreads, strict=True))
+    squares, own_df = (np.where(is_paired, *each) for each in zip(pairs, pooled, strict=True))
 
     is_told = df >= 1
     # No communicator is known better than its own passes tell.
@@ -279,12 +279,12 @@ def adjusted_p(ratio: LogRatio, bound: float = 0.0) -> Array:
     beside[..., 1:] = best[..., :-1]
     beside[..., :-1] = np.fmin(beside[..., :-1], best[..., 1:])
     p = np.where((ratio.n > _FEW_SEEN) | ~is_alone, p, np.fmax(p, np.fmin(beside, STOOD_STILL)))
-    found = nan_safe(np.nanmax, p, 0)
-    known = np.isfinite(found)
+    largest = nan_safe(np.nanmax, p, 0)
+    known = np.isfinite(largest)
     if known.any():
-        found[known] = _false_discovery(found[known])
+        largest[known] = _false_discovery(largest[known])
     is_once = ((ratio.n < 2) & np.isfinite(ratio.log)).any(0)
-    return np.where(is_once, np.maximum(found, np.nextafter(PROVEN, 1)), found)
+    return np.where(is_once, np.maximum(largest, np.nextafter(PROVEN, 1)), largest)
 
 
 def mean_interval(ratio: LogRatio, at: Any, level: float = INTERVAL) -> tuple[float, float, float]:  # noqa: ANN401 - an index
@@ -298,9 +298,9 @@ def mean_interval(ratio: LogRatio, at: Any, level: float = INTERVAL) -> tuple[fl
         level: of the interval.
     """
     low, high = ratio.interval(level)
-    found = [nan_safe(np.nanmean, x[at], 1) for x in (low, ratio.log, high)]
-    worst = int(np.nanargmin(found[1]))
-    return float(found[0][worst]), float(found[1][worst]), float(found[2][worst])
+    bounds = [nan_safe(np.nanmean, x[at], 1) for x in (low, ratio.log, high)]
+    worst = int(np.nanargmin(bounds[1]))
+    return float(bounds[0][worst]), float(bounds[1][worst]), float(bounds[2][worst])
 
 
 def _spread(pooled: tuple[Array, Array], own: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -357,17 +357,17 @@ def _roughness(log: Array, usual_us: Array, sizes: SizeAxis) -> Array:
     inner = log[..., 1:-1] - (log[..., :-2] + log[..., 2:]) / 2
     jump[..., 1:-1] = np.where(is_near[1:] & is_near[:-1], inner, np.nan)
     is_noisy = (floor(usual_us, sizes) > _NOISY).any((0, 1))
-    found = np.zeros(log.shape[-1])
+    variances = np.zeros(log.shape[-1])
     quarter = float(_chi2_quantile(0.25, 1.0))
     for part in (is_noisy, ~is_noisy):
-        told = [jump[..., part] ** 2 / 1.5, np.diff(log[..., part], axis=0) ** 2 / 2]
+        squares = [jump[..., part] ** 2 / 1.5, np.diff(log[..., part], axis=0) ** 2 / 2]
         quartiles = [
             float(np.nanquantile(each, 0.25))
-            for each in told
+            for each in squares
             if np.isfinite(each).any((0, 1)).sum() >= _FEW
         ]
-        found[part] = min(quartiles, default=0.0) / quarter
-    return found
+        variances[part] = min(quartiles, default=0.0) / quarter
+    return variances
 
 
 def _count(values: Array) -> Counts:
@@ -385,16 +385,16 @@ def median(values: Array) -> Array:
     """Median over the last axis, NaN where nothing is: faster than nanmedian where most is NaN."""
     n, ordered = _count(values)[..., None], np.sort(values, axis=-1)
     middle = [np.take_along_axis(ordered, np.maximum(i, 0), -1) for i in ((n - 1) // 2, n // 2)]
-    found: Array = (middle[0] + middle[1])[..., 0] / 2
-    return found
+    medians: Array = (middle[0] + middle[1])[..., 0] / 2
+    return medians
 
 
 def nan_safe(reduce: Callable[..., Any], values: Array, axis: int, **options: Any) -> Array:  # noqa: ANN401 - as numpy has them
     """Reduce by a nan-function without the warning that a slice was empty."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        found: Array = reduce(values, axis=axis, **options)
-        return found
+        reduced: Array = reduce(values, axis=axis, **options)
+        return reduced
 
 
 # Beyond so many degrees of freedom Student's t is the normal distribution.
@@ -405,24 +405,24 @@ def t_quantile(level: float, df: npt.ArrayLike) -> Array:
     """What Student's t stays below with this chance."""
     from scipy import special
 
-    found: Array = np.asarray(special.stdtrit(np.minimum(df, _MANY), level), dtype=np.float64)
-    return found
+    quantiles: Array = np.asarray(special.stdtrit(np.minimum(df, _MANY), level), dtype=np.float64)
+    return quantiles
 
 
 def _t_above(value: Array, df: npt.ArrayLike) -> Array:
     """Chance that Student's t is above a value."""
     from scipy import special
 
-    found: Array = special.stdtr(np.minimum(df, _MANY), -value)
-    return found
+    shares: Array = special.stdtr(np.minimum(df, _MANY), -value)
+    return shares
 
 
 def _chi2_quantile(level: float, df: npt.ArrayLike) -> Array:
     half = np.asarray(df, dtype=float) / 2
     from scipy import special
 
-    found: Array = np.asarray(2 * special.gammaincinv(half, level), dtype=np.float64)
-    return found
+    quantiles: Array = np.asarray(2 * special.gammaincinv(half, level), dtype=np.float64)
+    return quantiles
 
 
 def _false_discovery(p: Array) -> Array:

@@ -201,18 +201,18 @@ def means_by_size(
     octave = np.log2(np.asarray(nbytes, dtype=float))
     n = np.isfinite(log).sum(0)
     about = log - nan_safe(np.nanmean, log, 0)
-    found: list[LogMean | None] = []
+    means: list[LogMean | None] = []
     for at, count in enumerate(n):
         if count < 2:
-            found.append(_alone(log[:, at], stated[at]) if stated is not None and count else None)
+            means.append(_alone(log[:, at], stated[at]) if stated is not None and count else None)
             continue
         near = np.flatnonzero((np.abs(octave - octave[at]) <= _SHARED_OCTAVES) & (n >= 2))
         if not _spreads_fit(about[:, near]):
             near = np.array([at])
         variance, df = _shared_variance(about[:, near])
         se = float(np.sqrt(max(variance, LEAST**2) / count))
-        found.append(LogMean(float(np.nanmean(log[:, at])), se, df, int(count)))
-    return found
+        means.append(LogMean(float(np.nanmean(log[:, at])), se, df, int(count)))
+    return means
 
 
 def _alone(log: Array, stated: float) -> LogMean:

@@ -75,8 +75,8 @@ def by_timing(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame
     has_graph = is_graph.groupby(size).transform("any")
     has_loop = (~is_graph).groupby(size).transform("any")
     counts = has_graph & ((measured["nbytes"] <= GRAPH_UP_TO) | ~has_loop)
-    kept: pd.DataFrame = measured[is_graph == counts]
-    return kept
+    counted: pd.DataFrame = measured[is_graph == counts]
+    return counted
 
 
 def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataFrame:
@@ -90,8 +90,8 @@ def without_rough(measured: pd.DataFrame, by: Sequence[str] = _SIZE) -> pd.DataF
         return measured
     cell = measured.groupby([*by, "setting"], observed=True, sort=False).ngroup()
     has_fine = (~measured["rough"]).groupby(cell).transform("any")
-    kept: pd.DataFrame = measured[~(measured["rough"] & has_fine)]
-    return kept
+    careful: pd.DataFrame = measured[~(measured["rough"] & has_fine)]
+    return careful
 
 
 def _with_site(good: pd.DataFrame) -> pd.DataFrame:
@@ -106,8 +106,8 @@ def _with_site(good: pd.DataFrame) -> pd.DataFrame:
     has_baseline = (good["setting"] == BASELINE).groupby(cell).transform("any")
     copies = good[is_idle & ~has_baseline].assign(setting=BASELINE)
     plain = good.assign(setting=good["setting"].astype(object))
-    found: pd.DataFrame = pd.concat([plain, copies], ignore_index=True)
-    return found
+    doubled: pd.DataFrame = pd.concat([plain, copies], ignore_index=True)
+    return doubled
 
 
 def _is_good(samples: pd.DataFrame) -> pd.Series[bool]:
@@ -152,12 +152,12 @@ def by_communicator(samples: pd.DataFrame) -> pd.DataFrame:
     grouped = plain.groupby(by, observed=True, sort=True)
     logs = grouped["log_us"].agg(["median", "var", "count"])
     shared = grouped[["is_graph", "timing", "run"]].first()
-    found = logs.join(shared).reset_index()
+    cells = logs.join(shared).reset_index()
     # The variance of a median is pi/2 times that of a mean.
-    found["pass_var"] = (np.pi / 2 * found["var"] / found["count"]).fillna(0.0)
-    found = found.rename(columns={"median": "log_us", "count": "n_passes"}).drop(columns="var")
-    found["is_stalled"] = is_stalled(found)
-    table: pd.DataFrame = found
+    cells["pass_var"] = (np.pi / 2 * cells["var"] / cells["count"]).fillna(0.0)
+    cells = cells.rename(columns={"median": "log_us", "count": "n_passes"}).drop(columns="var")
+    cells["is_stalled"] = is_stalled(cells)
+    table: pd.DataFrame = cells
     return table
 
 
@@ -183,8 +183,8 @@ def _without_drift(samples: pd.DataFrame) -> Array:
     beside = pd.concat([grouped.ffill(), grouped.bfill()], axis=1).mean(axis=1)
     drift = np.zeros(len(samples))
     drift[order] = (beside - grouped.transform("median")).fillna(0.0).to_numpy()
-    found: Array = np.where(is_idle, plain, plain - drift)
-    return found
+    corrected: Array = np.where(is_idle, plain, plain - drift)
+    return corrected
 
 
 def is_stalled(table: pd.DataFrame) -> Truths:
@@ -217,10 +217,10 @@ def _is_above_its_curve(table: pd.DataFrame) -> Truths:
     later = later.groupby(by_curve).shift(-1)
     per_byte = (time - size).groupby(by_curve).cummin().groupby(by_curve).shift(1)
     allowed = np.fmin(later.to_numpy(), (per_byte + size).to_numpy())
-    found = np.zeros(len(table), dtype=bool)
+    alone = np.zeros(len(table), dtype=bool)
     with np.errstate(invalid="ignore"):
-        found[order] = time.to_numpy() > allowed + np.log(noise.STALL_ALONE) + noise.SAME
-    return found
+        alone[order] = time.to_numpy() > allowed + np.log(noise.STALL_ALONE) + noise.SAME
+    return alone
 
 
 def points(table: pd.DataFrame) -> pd.DataFrame:
@@ -233,8 +233,8 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
         table: of :func:`by_communicator`.
     """
     by = [*KEYS, "nbytes"]
-    kept = table[~table["is_stalled"]]
-    grouped = kept.groupby(by, observed=True, sort=True)
+    usable_rows = table[~table["is_stalled"]]
+    grouped = usable_rows.groupby(by, observed=True, sort=True)
     found = grouped.agg(
         is_graph=("is_graph", "first"),
         timing=("timing", "first"),
@@ -248,8 +248,8 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
     found["n_stalled"] = every.reindex(found.index).fillna(0).astype(int)
     for column in ("time_us", "low_us", "high_us"):
         found[column] = np.exp(found[column])
-    made: pd.DataFrame = found.reset_index()
-    return made
+    points: pd.DataFrame = found.reset_index()
+    return points
 
 
 @dataclass(frozen=True)
@@ -292,8 +292,8 @@ def grids(table: pd.DataFrame) -> Iterator[TimeGrid]:
     Args:
         table: of :func:`by_communicator`.
     """
-    kept = table[~table["is_stalled"]]
-    for target, rows in kept.groupby(TARGET, observed=True, sort=True):
+    usable_rows = table[~table["is_stalled"]]
+    for target, rows in usable_rows.groupby(TARGET, observed=True, sort=True):
         views, view = _numbered(rows[VIEW])
         candidates, candidate = _numbered(rows[["setting"]])
         nbytes, size = np.unique(rows["nbytes"].to_numpy(), return_inverse=True)

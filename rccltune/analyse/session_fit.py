@@ -104,9 +104,9 @@ def fit_session(folder: Path, *, reporter: Reporter, again: bool = False) -> Fit
     """
     opened = store.open_session(folder)
     if not again and store.why_not_current(opened) is None:
-        kept = _read(opened, store.samples_sha256(opened))
-        if kept is not None:
-            return kept
+        stored = _read(opened, store.samples_sha256(opened))
+        if stored is not None:
+            return stored
     derived = files.DerivedFiles(folder, reporter)
     table = load_frame(opened, reporter, derived)
     opened = store.open_session(folder)

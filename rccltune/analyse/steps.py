@@ -63,8 +63,8 @@ def separate(curves: Sequence[Curve]) -> tuple[Separation, ...]:
             nodes = key.scale.n_nodes
             anywhere = replace(key, scale=Scale(n_nodes=nodes, n_ranks=nodes))
             groups.setdefault(anywhere, []).append(curve)
-    made = (_separation(group) for group in groups.values() if len(group) > 1)
-    return tuple(separation for separation in made if separation is not None)
+    separations = (_separation(group) for group in groups.values() if len(group) > 1)
+    return tuple(separation for separation in separations if separation is not None)
 
 
 def _separation(group: Sequence[Curve]) -> Separation | None:

@@ -42,8 +42,8 @@ def _stalls(table: pd.DataFrame) -> Iterator[Notice]:
     if not table["is_stalled"].any():
         return
     by_point = table.groupby([*KEYS, "nbytes"], observed=True, sort=False)
-    kept = table["log_us"].where(~table["is_stalled"])
-    normal = kept.groupby(by_point.ngroup()).transform("median")
+    log_us = table["log_us"].where(~table["is_stalled"])
+    normal = log_us.groupby(by_point.ngroup()).transform("median")
     with_factors = table.assign(factor=np.exp(table["log_us"] - normal), alone=normal.isna())
     by = ["collective", "setting", "run", "alone"]
     for name, rows in with_factors[with_factors["is_stalled"]].groupby(by, observed=True):

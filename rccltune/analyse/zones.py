@@ -270,9 +270,9 @@ def _why_none(gains: SettingGains, criteria: ZoneCriteria, sizes: Counts) -> str
     half_width = (gains.ratio.log - low)[:, row, sizes[at]]
     if not np.isfinite(half_width).any():
         return not_proven(best, "between measured sizes")
-    seen = "seen once" if once else "seen again"
+    times_seen = "seen once" if once else "seen again"
     known_to = round_number(float(np.expm1(np.nanmax(half_width))))
-    return not_proven(best, f"{seen}, where times are known to {known_to:.0%}")
+    return not_proven(best, f"{times_seen}, where times are known to {known_to:.0%}")
 
 
 def _with_gaps(target: Target, zones: Sequence[Zone]) -> Iterator[Zone]:

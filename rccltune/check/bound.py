@@ -157,22 +157,22 @@ def read_session_rules(session: Path, request: Request) -> RulesToCheck:
     used = verdict_store.used_session(session)
     opened = store.open_session(used)
     plain = file_name(opened.fingerprint)
-    found = _read(used / plain, request)
-    kept = verdict_store.read_verdict(used, verdict_store.verdict_name(found.path, used, plain))
-    if kept is None and not found.file.rules:
-        return found
+    rule_file = _read(used / plain, request)
+    kept = verdict_store.read_verdict(used, verdict_store.verdict_name(rule_file.path, used, plain))
+    if kept is None and not rule_file.file.rules:
+        return rule_file
     if kept is None:
-        return replace(found, unknown=("nobody verified these rules; rccltune verify does",))
+        return replace(rule_file, unknown=("nobody verified these rules; rccltune verify does",))
     standing = tuple(one for one in kept.standings if one.is_kept)
     # What stands behind other rules is in the verdict by its number alone.
-    rules = select_rules(found.file, kept.scale)
+    rules = select_rules(rule_file.file, kept.scale)
     mine = {drop_place(one) for one in rules if not one.fallback}
     theirs = {drop_place(one.rule) for one in standing if not one.fallback}
     n_fallbacks = sum(one.fallback for one in rules)
     differences: tuple[str, ...] = ()
     if mine != theirs or n_fallbacks != kept.fallbacks:
         differences = ("the rules are not those that were verified: the file was changed since",)
-    return replace(found, verified=standing, differences=differences)
+    return replace(rule_file, verified=standing, differences=differences)
 
 
 def drop_place(rule: Rule) -> Rule:
@@ -195,13 +195,13 @@ def read_deployed_rules(directory: Path, request: Request) -> RulesToCheck:
             where=str(directory),
             hint="name one with --rules.",
         )
-    found = _read(rules[0], request)
-    digest = hashlib.sha256(found.content).hexdigest()
+    rule_file = _read(rules[0], request)
+    digest = hashlib.sha256(rule_file.content).hexdigest()
     readme = content_of(directory / README, "README").decode("utf-8", "replace")
-    if f"{digest}  {found.path.name}" not in readme.splitlines():
+    if f"{digest}  {rule_file.path.name}" not in readme.splitlines():
         changed = "the rule file is not the one that was deployed: its SHA-256 is not in README"
-        return replace(found, differences=(changed,))
-    return found
+        return replace(rule_file, differences=(changed,))
+    return rule_file
 
 
 def read_rule_file(path: Path, request: Request) -> RulesToCheck:
@@ -244,11 +244,11 @@ def compare_machine(
         for one in of_another_machine(file.requires, fingerprint)
     ]
     known = dict(requirements_of(fingerprint))
-    told = {one.partition(":")[0] for one in differing}
+    names = {one.partition(":")[0] for one in differing}
     unknown = [
         f"{name}: {value} in the file, not known here"
         for name, value in file.requires
-        if name not in known and name not in told and name != "placement"
+        if name not in known and name not in names and name != "placement"
     ]
     if file.library is not None:
         release = exact_release(library)

@@ -82,7 +82,7 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
         )
         release = [one for one in of_machine if one.startswith(LIBRARY)]
         node = instrument.site.node
-        found = CheckResult(
+        result = CheckResult(
             path=wanted.path,
             n_rules=len(wanted.file.rules),
             differences=(*wanted.differences, *of_machine),
@@ -98,8 +98,8 @@ def check(wanted: RulesToCheck, *, quick: bool, reporter: Reporter) -> CheckResu
             )
             judge = measure_rules if wanted.file.bits is None else probe_rules
             rules = judge(wanted, instrument, hosts)
-            found = replace(found, rules=rules, is_settled=list(found.differences) == release)
-    return replace(found, seconds=time.monotonic() - since)
+            result = replace(result, rules=rules, is_settled=list(result.differences) == release)
+    return replace(result, seconds=time.monotonic() - since)
 
 
 def measure_rules(
@@ -191,29 +191,29 @@ def _judge_rule(
     """Judge a rule that was called, as a verification does."""
     rule, sizes = called
     cells = {(rule.collective.value, nbytes) for nbytes in sizes}
-    kept = (one for one in wanted.verified or () if drop_place(one.rule) == drop_place(rule))
-    verified = next(kept, None)
-    found = CheckedRule(
+    same_rules = (one for one in wanted.verified or () if drop_place(one.rule) == drop_place(rule))
+    verified = next(same_rules, None)
+    checked = CheckedRule(
         rule=rule,
         standing=Standing.CANNOT_TELL,
         verified=verified.gain if verified is not None else None,
     )
     if cells & measuring.wrong(measuring.sides[1]):
-        return replace(found, standing=Standing.WRONG)
+        return replace(checked, standing=Standing.WRONG)
     if cells & measuring.failed_cells(B):
-        return replace(found, standing=Standing.FAILED)
+        return replace(checked, standing=Standing.FAILED)
     mean = _mean_gain(rule.collective, sizes, measuring)
     if mean is None:
-        return replace(found, reason="nothing was timed")
+        return replace(checked, reason="nothing was timed")
     restores = verified is not None and verified.state is RuleState.RESTORES
     least = -log1p(RESTORED) if restores else log1p(defaults.MIN_GAIN)
     if mean.low(level) >= least:
-        found = replace(found, standing=Standing.HOLDS)
+        checked = replace(checked, standing=Standing.HOLDS)
     elif mean.high(level) < least:
-        found = replace(found, standing=Standing.NO_LONGER_WINS)
+        checked = replace(checked, standing=Standing.NO_LONGER_WINS)
     same = sum(cell in measuring.same for cell in cells)
     reason = f"the library runs the same by itself at {same} of {len(cells)} sizes" if same else ""
-    return replace(found, gain=mean.ratio(level), reason=reason)
+    return replace(checked, gain=mean.ratio(level), reason=reason)
 
 
 def _mean_gain(

@@ -57,9 +57,9 @@ def check(
     """
     from rccltune.check.holding import check as run_check
 
-    wanted = _read_wishes(console, where, rules, options)
+    wishes = _read_wishes(console, where, rules, options)
     with shown_progress(console) as reporter:
-        done = run_check(wanted, quick=quick, reporter=reporter)
+        done = run_check(wishes, quick=quick, reporter=reporter)
     console.result(done, text_of(done))
     context.exit(done.exit_code)
 
@@ -132,7 +132,7 @@ def _row(one: CheckedRule) -> tuple[str, ...]:
 
 
 def _reasons(rules: tuple[CheckedRule, ...]) -> list[str]:
-    found = ((one, format_span(one.rule.min_nbytes, one.rule.max_nbytes)) for one in rules)
+    spans = ((one, format_span(one.rule.min_nbytes, one.rule.max_nbytes)) for one in rules)
     return [
-        f"{one.rule.collective.value} {span}: {one.reason}" for one, span in found if one.reason
+        f"{one.rule.collective.value} {span}: {one.reason}" for one, span in spans if one.reason
     ]

@@ -30,8 +30,8 @@ def _sides(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[Com
     from rccltune.variants.catalog import load_catalog
 
     words = ("site", "idle", "torch", *(spec.name for spec in load_catalog().specs[1:]))
-    found = [CompletionItem(word) for word in words if word.startswith(begun)]
-    return found or [CompletionItem(begun, type="file")]
+    items = [CompletionItem(word) for word in words if word.startswith(begun)]
+    return items or [CompletionItem(begun, type="file")]
 
 
 @verb("compare")
@@ -197,8 +197,8 @@ def _list(console: Console, known: Catalog, options: dict[str, Any]) -> None:
         (one.name, _here(one, is_known=site is not None), one.why_not or one.needs or one.summary)
         for one in rows
     ]
-    shown = table(("side", "here", "what it needs, or why it is not here"), lines, ())
-    console.result({"format": 1, "sides": rows}, shown)
+    text = table(("side", "here", "what it needs, or why it is not here"), lines, ())
+    console.result({"format": 1, "sides": rows}, text)
 
 
 def _here(one: CatalogRow, *, is_known: bool) -> str:

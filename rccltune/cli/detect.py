@@ -216,6 +216,6 @@ def _software(system: System) -> Iterator[str]:
 
 
 def _sources(system: System) -> JoinedLines:
-    found = {f"  {key}: {source}" for oam in system.oams for key, source in oam.sources.items()}
-    found |= {f"  device {gpu.index}: {gpu.source}" for gpu in system.gpus if not system.oams}
-    return join_lines(["Where it was read:", *sorted(found)] if found else [])
+    sources = {f"  {key}: {source}" for oam in system.oams for key, source in oam.sources.items()}
+    sources |= {f"  device {gpu.index}: {gpu.source}" for gpu in system.gpus if not system.oams}
+    return join_lines(["Where it was read:", *sorted(sources)] if sources else [])

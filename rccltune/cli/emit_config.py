@@ -67,8 +67,8 @@ def emit_config(
     plain, saved = done.json_fields(), ""
     if choosing.workload is not None:
         chosen = savings.by_zones(done.zones)
-        found = savings.saving_in(choosing.workload, session, chosen, reporter=console)
-        plain["saving"], saved = found, savings.saving_text(found)
+        saving = savings.saving_in(choosing.workload, session, chosen, reporter=console)
+        plain["saving"], saved = saving, savings.saving_text(saving)
     if done.path is None:
         if saved:
             console.say(saved)

@@ -72,25 +72,25 @@ def explain(
         _must_be_rules(path)
     console.say(f"Rule file: {rules}")
     if diff is None:
-        found = rules_explain(rules, question)
-        if mode is not None and (wanted := _other_mode(found.file, mode)):
+        explanations = rules_explain(rules, question)
+        if mode is not None and (wanted := _other_mode(explanations.file, mode)):
             console.say(
                 f"Warning: this file is for {wanted}: in {mode} the plugin refuses it, and the job "
                 "stops. Below is what it does where it is for"
             )
         # Of thousands of rules either takes seconds.
         if console.as_json:
-            console.result(_print_explanation(found), "")
+            console.result(_print_explanation(explanations), "")
         else:
-            console.result(None, _text(found))
-        if not found.file.rules:
+            console.result(None, _text(explanations))
+        if not explanations.file.rules:
             return
         home = _home_of(rules)
         console.say(
             f"Next: {named('deploy DIR', home)} hands the rules to jobs."
             if is_verified(rules)
             else f"Next: {_verifying(rules, home)} shows on the machine whether they "
-            f"{'win' if found.file.bits is None else 'keep their bits'}."
+            f"{'win' if explanations.file.bits is None else 'keep their bits'}."
         )
         return
     one, other = compare(rules, diff, question)

@@ -74,8 +74,8 @@ def _text(done: FitResult, console: Console) -> JoinedLines:
 def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:
     """Crossovers of one placement of each target; those of the other are near by."""
     first = {c.target: c.view for c in reversed(crossovers)}
-    shown = [c for c in crossovers if c.view == first[c.target]]
-    if not shown:
+    crossovers_shown = [c for c in crossovers if c.view == first[c.target]]
+    if not crossovers_shown:
         return ["One setting is the fastest at every size, or there is only one."]
     columns = ("collective", "ranks", "up to", "uncertain", "fastest", "then")
     rows = [
@@ -87,7 +87,7 @@ def _changes(crossovers: tuple[Crossover, ...]) -> list[str]:
             str(c.below),
             str(c.above),
         )
-        for c in shown
+        for c in crossovers_shown
     ]
     return ["Where the fastest setting changes:", table(columns, rows, numeric=(1, 2))]
 

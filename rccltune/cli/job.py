@@ -83,7 +83,7 @@ def job(
     folder = session or (DEFAULT_SESSION if DEFAULT_SESSION.exists() else None)
     if folder is not None:
         console.say(f"Session: {folder}")
-    found = try_job(
+    result = try_job(
         context.meta["rccltune.command"],
         session=folder,
         rules=rules,
@@ -92,12 +92,12 @@ def job(
         bad_rules=bad_rules,
         reporter=console,
     )
-    console.result(found, join_lines(found.lines))
-    if found.is_harm:
+    console.result(result, join_lines(result.lines))
+    if result.is_harm:
         raise VerificationError(
             "the job is slower with the rules",
-            where=str(found.folder),
+            where=str(result.folder),
             hint="do not use these rules for this job; rccltune why says which answered.",
         )
-    if found.gain is not None and found.gain.is_faster and rules is None and folder is not None:
+    if result.gain is not None and result.gain.is_faster and rules is None and folder is not None:
         console.say(f"Next: {named('deploy DIR', folder)} hands the rules to jobs.")

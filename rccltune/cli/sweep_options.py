@@ -128,8 +128,8 @@ def _collectives() -> Iterable[str]:
 def _settings() -> Iterable[str]:
     from rccltune.model.vocabulary import Algorithm, Protocol
 
-    found = product((Algorithm.TREE, Algorithm.RING), Protocol)
-    return (f"{algorithm.value}/{protocol.value}" for algorithm, protocol in found)
+    pairs = product((Algorithm.TREE, Algorithm.RING), Protocol)
+    return (f"{algorithm.value}/{protocol.value}" for algorithm, protocol in pairs)
 
 
 _VALUES: Final[dict[str, Callable[[], Iterable[str]]]] = {

@@ -121,14 +121,14 @@ def tune(
                 confirms=confirming_site(request.site, site),
                 forced=forced,
             )
-    told = console.verbosity > 0
+    with_reasons = console.verbosity > 0
     # Its own passes measure settings at fewer sizes where they cannot win.
     console.warn(
         one
         for one in done.notices
-        if told or not (one.caution.can_wait or one.caution is Caution.MISSING_VIEW)
+        if with_reasons or not (one.caution.can_wait or one.caution is Caution.MISSING_VIEW)
     )
-    plain, text = done.json_fields(), _text(done, told=told)
+    plain, text = done.json_fields(), _text(done, told=with_reasons)
     used = done.forced if done.forced and done.is_forced_better else done
     if choosing.workload is not None:
         from rccltune.rules import savings
@@ -245,8 +245,8 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
 def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
     """The session with LL128 forced: what its rules gain; the rules where told."""
     variable = "=".join(LL128_FORCED)
-    kept = [rule for one in forced.verified for rule in one.standings if rule.is_kept]
-    gains = [rule.gain.value for rule in kept if rule.gain]
+    kept_rules = [rule for one in forced.verified for rule in one.standings if rule.is_kept]
+    gains = [rule.gain.value for rule in kept_rules if rule.gain]
     if not gains:
         return [f"{variable}: no gain is certain"]
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
@@ -266,26 +266,26 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
 
 
 def _heading(done: TuneResult) -> str:
-    kept = [rule for one in done.verified for rule in one.standings if rule.is_kept]
+    kept_rules = [rule for one in done.verified for rule in one.standings if rule.is_kept]
     if any(one.file.bits is not None for one in done.verified):
         return "Verified, results keep their bits at every size that a rule reaches:"
-    if all(rule.state is RuleState.RESTORES for rule in kept):
+    if all(rule.state is RuleState.RESTORES for rule in kept_rules):
         return "Verified, as fast as the library is without a plugin:"
     return "Verified, faster than the library's own choice:"
 
 
 def _rules(one: VerificationResult) -> list[str]:
-    found = []
+    lines = []
     for rule in one.standings:
         if rule.is_kept:
             span = format_span(rule.min_nbytes, rule.max_nbytes)
             said = f"  {rule.collective.value} {span}: {rule.setting}, {rule.gain}"
             if rule.state is RuleState.KEEPS_BITS:
-                found.append(said.removesuffix(", None"))
+                lines.append(said.removesuffix(", None"))
                 continue
             if rule.state is RuleState.RESTORES:
                 # Calls one by one were compared with the idle plugin alone.
-                found.append(f"{said}: {RESTORES}")
+                lines.append(f"{said}: {RESTORES}")
                 continue
             if rule.loop is not None:
                 up_to = rule.up_to_graphs
@@ -298,8 +298,8 @@ def _rules(one: VerificationResult) -> list[str]:
                 said += f", with one root {rule.one_root.value:.2f}x"
             if rule.registered is not None:
                 said += f", with registered buffers {rule.registered.value:.2f}x"
-            found.append(said)
-    return found
+            lines.append(said)
+    return lines
 
 
 def _unmeasured(done: TuneResult) -> Sequence[str]:

@@ -135,12 +135,12 @@ def verify(
         )
     measured = session_request(session, options)
     instrument = session_instrument(measured, session)
-    own = rule_file_of(session, instrument.site)
-    chosen = rules or own
+    rule_file = rule_file_of(session, instrument.site)
+    chosen = rules or rule_file
     request = VerifyRequest(
         folder=session,
         rules=chosen,
-        output=own if rules is None else session / f"verified-{chosen.name}",
+        output=rule_file if rules is None else session / f"verified-{chosen.name}",
         n_communicators=n_communicators,
         keep_losers=keep_losers,
         dtype=dtype,
@@ -245,9 +245,9 @@ def _bits_text(done: VerificationResult) -> JoinedLines:
     ]
     lines: list[str] = [table(columns, rows, numeric=(1, 2, 3, 4, 5))] if rows else []
     lines += bits_lines(done)
-    kept = f"{done.after} keep{'s' * (done.after.rules == 1)} the bits {done.file.bits}"
+    sentence = f"{done.after} keep{'s' * (done.after.rules == 1)} the bits {done.file.bits}"
     where = f", in {done.path}" if done.path else ""
-    lines.append(f"{kept}, after {how_often(done.file)}{where}")
+    lines.append(f"{sentence}, after {how_often(done.file)}{where}")
     lines += cost_line(done)
     if done.file.simulated:
         lines.append(no_hardware(done.file.runner))
@@ -347,13 +347,13 @@ def overwritten_lines(done: VerificationResult) -> list[str]:
 
 def unregistered_line(done: VerificationResult) -> list[str]:
     """Which rules are for unregistered buffers, and how captured calls get them; if any are."""
-    kept = [one for one in done.standings if one.is_kept]
-    unregistered = [one for one in kept if one.reg_buff == 0]
+    kept_rules = [one for one in done.standings if one.is_kept]
+    unregistered = [one for one in kept_rules if one.reg_buff == 0]
     if not unregistered:
         return []
     least = min(one.min_nbytes for one in unregistered)
     where = f"Above {format_size(least)}"
-    if any(one.max_nbytes > least and one.reg_buff != 0 for one in kept):
+    if any(one.max_nbytes > least and one.reg_buff != 0 for one in kept_rules):
         spans = (format_span(one.min_nbytes, one.max_nbytes) for one in unregistered)
         where = f"From {', '.join(dict.fromkeys(spans))}"
     said = f"{where} these rules apply to unregistered buffers only."

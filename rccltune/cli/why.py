@@ -49,10 +49,10 @@ def why(
     from rccltune.why.explain_job import explain_job
     from rccltune.why.job_report import AnswerKind
 
-    found = explain_job(files, collective)
-    console.result(_print_answers(found), _text(found))
-    if any(one.kind is AnswerKind.HIT for one in found.answers):
-        measure = f" --measure '{BENCHMARK}'" * found.is_benchmark
+    report = explain_job(files, collective)
+    console.result(_print_answers(report), _text(report))
+    if any(one.kind is AnswerKind.HIT for one in report.answers):
+        measure = f" --measure '{BENCHMARK}'" * report.is_benchmark
         console.say(
             f"Next: rccltune job{measure} -- COMMAND measures whether the rules make it faster."
         )

@@ -48,8 +48,8 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
             f"Note: {len(beside)} snapshots of recordings that were never finished lie beside "
             f"these files and are not among them: {beside[0]}{' …' if beside[1:] else ''}"
         )
-    found = read_workloads(files)
-    console.result(found, _text(found, None if console.verbosity > 0 else _SHOWN))
+    workload = read_workloads(files)
+    console.result(workload, _text(workload, None if console.verbosity > 0 else _SHOWN))
     console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 

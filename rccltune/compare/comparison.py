@@ -97,8 +97,8 @@ class PreparedComparison:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a user should know before it starts."""
-        said = [line for one in self.sides for line in one.instrument.site.remarks]
-        return tuple(dict.fromkeys(said))
+        remarks = [line for one in self.sides for line in one.instrument.site.remarks]
+        return tuple(dict.fromkeys(remarks))
 
 
 def read_catalog(path: Path | None) -> Catalog:
@@ -191,8 +191,10 @@ def prepare(request: ComparisonRequest) -> PreparedComparison:
     )
     dtype, op = call_words(sweep)
     for one in sides:
-        seen = VariantSite(collectives=sweep.collectives, dtype=sweep.dtypes[0], op=sweep.op)
-        check_entries(one.side, one.instrument.site, seen)
+        variant_site = VariantSite(
+            collectives=sweep.collectives, dtype=sweep.dtypes[0], op=sweep.op
+        )
+        check_entries(one.side, one.instrument.site, variant_site)
     every = Range(min_nbytes=sweep.min_nbytes, max_nbytes=sweep.max_nbytes, factor=2).sizes
     sizes = {one: plan.sizes_for(every, one, n_ranks) for one in sweep.collectives}
     sizes = {one: found for one, found in sizes.items() if found}
@@ -231,9 +233,9 @@ def _instrument(
     stand_in = library.stand_in()
     if library.digest_of(side.library) != library.digest_of(stand_in.file):
         return find_instrument(where, request.folder, limit)
-    found = find_instrument(replace(where, librccl=None), request.folder, limit)
-    copied = replace(found.ground.library, file=side.library)
-    return replace(found, ground=replace(found.ground, library=copied))
+    instrument = find_instrument(replace(where, librccl=None), request.folder, limit)
+    copied = replace(instrument.ground.library, file=side.library)
+    return replace(instrument, ground=replace(instrument.ground, library=copied))
 
 
 def _over_one_runtime(a: MeasuredSide, b: MeasuredSide) -> tuple[MeasuredSide, MeasuredSide]:
@@ -293,7 +295,7 @@ def _seen_by(one: MeasuredSide) -> LaunchEnvironment:
 def _plain_side(one: MeasuredSide) -> dict[str, Any]:
     ground = one.instrument.ground
     # Where the folder lies changes nothing.
-    own = [pair for pair in _seen_by(one).told() if not pair.startswith("RCCLTUNE_SIM_NODE=")]
+    pairs = [pair for pair in _seen_by(one).told() if not pair.startswith("RCCLTUNE_SIM_NODE=")]
     return {
         "side": one.side.name,
         "library": str(ground.library.file),
@@ -301,7 +303,7 @@ def _plain_side(one: MeasuredSide) -> dict[str, Any]:
         "digest": library.digest_of(ground.library.file)[:12],
         "answer": None if one.side.answer is None else str(one.setting),
         "rules": one.side.digest,
-        "environment": own,
+        "environment": pairs,
     }
 
 
@@ -381,14 +383,14 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
             seconds = measuring.expected_s(len(measuring.sides))
             reporter.say(f"About {minutes(seconds)}, longer where the sides differ")
         measuring.measure()
-        found = _result(prepared, measuring)
-        found.write()
-        found = explain_differences(found, measuring)
-        known = map(str, _known_changes(prepared, found))
+        comparison = _result(prepared, measuring)
+        comparison.write()
+        comparison = explain_differences(comparison, measuring)
+        known = map(str, _known_changes(prepared, comparison))
         seconds = before_s + time.monotonic() - since
-        found = replace(found, remarks=(*found.remarks, *known), seconds=seconds)
-        found.write()
-    return found
+        comparison = replace(comparison, remarks=(*comparison.remarks, *known), seconds=seconds)
+        comparison.write()
+    return comparison
 
 
 def _known_changes(
@@ -396,14 +398,14 @@ def _known_changes(
 ) -> Iterator[ReleaseChange]:
     sites = [one.instrument.site for one in prepared.sides]
     libraries = [name_library(one.library, one.fingerprint.arch_or_vendor) for one in sites]
-    seen = [_seen_by(one) for one in prepared.sides]
+    environments = [_seen_by(one) for one in prepared.sides]
     a, b = (
         NewerSide(
             arch=site.fingerprint.arch,
             n_nodes=site.scale.n_nodes,
             variables={**dict(own.passed), **dict(own.added)},
         )
-        for site, own in zip(sites, seen, strict=True)
+        for site, own in zip(sites, environments, strict=True)
     )
     yield from find_known_changes(found.table, (libraries[0], libraries[1]), (a, b))
 
@@ -458,25 +460,29 @@ def _result(prepared: PreparedComparison, measuring: OngoingComparison) -> Compa
 
 
 def _remarks(measuring: OngoingComparison) -> list[str]:
-    found = []
+    differences = []
     if measuring.is_over:
-        found.append("the budget is spent; the same command with a larger --budget goes on")
+        differences.append("the budget is spent; the same command with a larger --budget goes on")
     if not measuring.captures and measuring.scope.timing == "auto":
-        found.append("calls cannot be captured into graphs here: all sizes are timed by loops")
+        differences.append(
+            "calls cannot be captured into graphs here: all sizes are timed by loops"
+        )
     for one in measuring.sides:
-        found += _choosing(measuring, one)
+        differences += _choosing(measuring, one)
         if one.side.rules and (measuring.untimed_calls(one)["answer"].isin(("", "none"))).all():
             scale = one.instrument.site.scale
-            found.append(f"{one.side.name} answers nothing here: no rule of it is for {scale}")
-    return found
+            differences.append(
+                f"{one.side.name} answers nothing here: no rule of it is for {scale}"
+            )
+    return differences
 
 
 def _choosing(measuring: OngoingComparison, one: MeasuredSide) -> Iterator[str]:
     """Sentences about what chooses on a side beside what was typed."""
     name, seen = one.letter.upper(), _seen_by(one)
-    kept = [f"{key}={value}" for key, value in seen.passed if chooses(key)]
-    if kept:
-        yield f"{name} has these of the site, which choose: {' '.join(kept)}"
+    choosing = [f"{key}={value}" for key, value in seen.passed if chooses(key)]
+    if choosing:
+        yield f"{name} has these of the site, which choose: {' '.join(choosing)}"
     if one.side.has_plugin and seen.cleared:
         cleared = " ".join(f"{key}={value}" for key, value in seen.cleared)
         yield f"{name} has none of these of the site, since our plugin answers: {cleared}"
@@ -530,8 +536,8 @@ def _ran(
     prepared: PreparedComparison, measuring: OngoingComparison, one: MeasuredSide
 ) -> dict[tuple[str, int], str]:
     """Setting that a side ran at each size, or the path that asked no tuner there."""
-    seen = _seen_by(one)
-    variables = {**dict(seen.passed), **dict(seen.added)}
+    environment = _seen_by(one)
+    variables = {**dict(environment.passed), **dict(environment.added)}
     paths = paths_here(one.instrument.site, prepared.sweep, variables)
     calls = measuring.untimed_calls(one)
     return {

@@ -103,7 +103,7 @@ def prepare_third_side(
         answers: what the third side answers at each size.
     """
     a, b = measuring.sides
-    told = MeasuredSide(
+    side = MeasuredSide(
         letter=C,
         side=Side(name=f"{b.side.name} with A's settings", answer=IDLE),
         instrument=b.instrument,
@@ -113,12 +113,12 @@ def prepare_third_side(
     for collective, nbytes in answers:
         sizes.setdefault(Collective(collective), set()).add(nbytes)
     # Another question, after more starts say, is measured anew.
-    said = " ".join(f"{cell} {setting}" for cell, setting in sorted(answers.items()))
-    name = hashlib.sha256(said.encode()).hexdigest()[:12]
+    words = " ".join(f"{cell} {setting}" for cell, setting in sorted(answers.items()))
+    name = hashlib.sha256(words.encode()).hexdigest()[:12]
     return replace(
         measuring,
         folder=measuring.folder / FOLDER / name,
-        sides=(a, b, told),
+        sides=(a, b, side),
         scope=measuring.scope.only(sizes),
         budget_s=measuring.left_s(),
         is_refined=False,
@@ -135,14 +135,16 @@ def _measured(third: OngoingComparison, verdicts: Mapping[Cell, Verdict]) -> Rea
         third.measure()
     except LaunchError as error:
         return dict.fromkeys(verdicts, unknown(error.message))
-    told = third.sides[2]
+    third_side = third.sides[2]
     reasons = _why_not(third)
     against_a, against_b = (_judge_third(third, letter) for letter in (A, B))
     for cell, verdict in verdicts.items():
         if cell in reasons:
             continue
         if cell not in against_a or cell not in against_b:
-            reasons[cell] = unknown(_BUDGET if third.is_over else f"{told.side.name} was not timed")
+            reasons[cell] = unknown(
+                _BUDGET if third.is_over else f"{third_side.side.name} was not timed"
+            )
             continue
         against, ratio = against_a[cell]
         reasons[cell] = judge_third_side(verdict, against, ratio, _gain(*against_b[cell]))
@@ -151,21 +153,21 @@ def _measured(third: OngoingComparison, verdicts: Mapping[Cell, Verdict]) -> Rea
 
 def _why_not(third: OngoingComparison) -> Reasons:
     """Sizes at which B cannot be had with A's setting."""
-    told = third.sides[2]
+    third_side = third.sides[2]
     reasons: Reasons = {}
-    calls = third.untimed_calls(told)
+    calls = third.untimed_calls(third_side)
     for collective, nbytes, ran in zip(
         calls["collective"], calls["nbytes"], calls["ran"], strict=True
     ):
         cell = (str(collective), int(nbytes))
-        wanted = told.answers.get(cell)
+        wanted = third_side.answers.get(cell)
         reason = None if wanted is None else find_why_not(wanted, setting_of(ran))
         if reason is not None:
             reasons[cell] = reason
-    for cell in third.wrong(told):
-        reasons[cell] = unknown(f"results of B are wrong with {told.answers.get(cell)}")
+    for cell in third.wrong(third_side):
+        reasons[cell] = unknown(f"results of B are wrong with {third_side.answers.get(cell)}")
     for cell in third.failed_cells(C):
-        reasons[cell] = unknown(f"B fails with {told.answers.get(cell)}")
+        reasons[cell] = unknown(f"B fails with {third_side.answers.get(cell)}")
     return reasons
 
 

@@ -54,8 +54,8 @@ def mark_stalls(timings: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFra
     names = ["side", *cell]
     usual = log.groupby([timings[name] for name in names], sort=False).transform("median")
     stalled = log > usual + math.log(STALL)
-    found: pd.DataFrame = timings.assign(log=log.mask(stalled), stalled=stalled)
-    return found
+    marked: pd.DataFrame = timings.assign(log=log.mask(stalled), stalled=stalled)
+    return marked
 
 
 def means(rows: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
@@ -70,10 +70,10 @@ def means(rows: pd.DataFrame, cell: Sequence[str] = CELL) -> pd.DataFrame:
         stood still, and all.
     """
     groups = rows.groupby(["side", "replicate", *cell], sort=False)
-    found: pd.DataFrame = groups.agg(
+    means: pd.DataFrame = groups.agg(
         log=("log", "mean"), stalls=("stalled", "sum"), n=("stalled", "size")
     ).reset_index()
-    return found
+    return means
 
 
 def mean_log_times(timings: pd.DataFrame) -> pd.DataFrame:
@@ -104,7 +104,7 @@ def judge(
     if timings.empty:
         return nothing
     logs = mean_log_times(timings)
-    found: dict[tuple[str, int, str], LogMean | None] = {}
+    ratios: dict[tuple[str, int, str], LogMean | None] = {}
     for (collective, timing), own in logs.groupby(["collective", "timing"], sort=False):
         wide = own.pivot_table(values="log", index="replicate", columns=["side", "nbytes"])
         if len(wide.columns.unique(0)) == 2:
@@ -113,13 +113,13 @@ def judge(
             axis = SizeAxis(sizes.to_numpy(), np.full(len(sizes), timing == GRAPH))
             estimates = _estimates(axis, first, second, paired=paired, is_stated=least < 2)
             names = ((str(collective), int(nbytes), str(timing)) for nbytes in sizes)
-            found |= dict(zip(names, estimates, strict=True))
+            ratios |= dict(zip(names, estimates, strict=True))
     by_side = logs.groupby([*CELL, "side"])
     sums = by_side.agg(log=("log", "mean"), n=("log", "count"), stalls=("stalls", "sum"))
     known = {tuple(row[:4]): row[4:] for row in sums.reset_index().itertuples(index=False)}
-    level = level_of(len(found))
+    level = level_of(len(ratios))
     rows = []
-    for cell, one in found.items():
+    for cell, one in ratios.items():
         (log_a, n_a, stalls_a), (log_b, n_b, stalls_b) = (
             known[name] for name in ((*cell, A), (*cell, B))
         )
@@ -178,7 +178,7 @@ def exit_code(verdicts: Iterable[str], *, was_cut: bool) -> int:
         verdicts: of all sizes.
         was_cut: whether a budget or an interruption ended it.
     """
-    found = {Verdict(one) for one in verdicts}
-    if found & HARM:
+    kinds = {Verdict(one) for one in verdicts}
+    if kinds & HARM:
         return 9
-    return 8 if was_cut or not found or Verdict.UNDECIDED in found else 0
+    return 8 if was_cut or not kinds or Verdict.UNDECIDED in kinds else 0

@@ -93,12 +93,12 @@ def _usable(table: pd.DataFrame) -> pd.DataFrame:
     """Timings that count, the idle plugin's as the site's where that has none."""
     counts = table["unusable"] == ""
     texts = dict.fromkeys(table.select_dtypes("category"), "object")
-    found: pd.DataFrame = without_rough(table[counts].astype(texts))
+    counted: pd.DataFrame = without_rough(table[counts].astype(texts))
     site = str(BASELINE)
-    by_size = (found["setting"] == site).groupby([found["collective"], found["nbytes"]])
-    stands = (found["setting"] == IDLE) & ~by_size.transform("any")
-    made: pd.DataFrame = found.assign(setting=found["setting"].mask(stands, site))
-    return made
+    by_size = (counted["setting"] == site).groupby([counted["collective"], counted["nbytes"]])
+    stands = (counted["setting"] == IDLE) & ~by_size.transform("any")
+    named: pd.DataFrame = counted.assign(setting=counted["setting"].mask(stands, site))
+    return named
 
 
 def _names(common: pd.DataFrame) -> list[str]:
@@ -109,7 +109,7 @@ def _names(common: pd.DataFrame) -> list[str]:
 
 def _joined(timings: pd.DataFrame, names: list[str]) -> pd.Series[str]:
     """``all_reduce out ring/ll``."""
-    found: pd.Series[str] = timings[names[0]].astype(str)
+    words: pd.Series[str] = timings[names[0]].astype(str)
     for name in names[1:]:
-        found = found + " " + timings[name].astype(str)
-    return found
+        words = words + " " + timings[name].astype(str)
+    return words

@@ -153,8 +153,8 @@ def add_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]
     cells = zip(table["collective"], table["nbytes"], strict=True)
     rows = [found[cell].cells if cell in found else nothing for cell in cells]
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    made: pd.DataFrame = table.assign(**dict(zip(COLUMNS, map(list, columns), strict=True)))
-    return made
+    explained: pd.DataFrame = table.assign(**dict(zip(COLUMNS, map(list, columns), strict=True)))
+    return explained
 
 
 def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -175,9 +175,9 @@ def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _because(reason: Reason, rows: Sequence[Mapping[str, Any]]) -> str:
-    told = [one for one in rows if one["told"]]
-    own = told or rows
-    a, b = (ran_words([one[name] for one in own]) for name in ("a_ran", "b_ran"))
+    judged_rows = [one for one in rows if one["told"]]
+    counted_rows = judged_rows or rows
+    a, b = (ran_words([one[name] for one in counted_rows]) for name in ("a_ran", "b_ran"))
     if reason is Reason.UNKNOWN:
         a, b = (ran_words([one[name] for one in rows]) for name in ("a_ran", "b_ran"))
         why = "; ".join(dict.fromkeys(one["because"] for one in rows))
@@ -186,10 +186,10 @@ def _because(reason: Reason, rows: Sequence[Mapping[str, Any]]) -> str:
         return f"another path: A ran {a}, B {b}"
     if reason is Reason.CHANNELS:
         return f"channels: A ran {a}, B {b}, also where B is told A's setting"
-    if not told:
+    if not judged_rows:
         return f"both ran {a}"
     by_verdict: dict[str, list[Mapping[str, Any]]] = {}
-    for one in told:
+    for one in judged_rows:
         by_verdict.setdefault(one["told"], []).append(one)
     names = ("told_ratio", "told_low", "told_high")
     with_it = " or ".join(

@@ -228,10 +228,10 @@ def _ask(path: Path, zones: Sequence[Zone]) -> None:
     for zone in zones:
         answers = parts[zone.target.collective, zone.target.scale].ranges
         for nbytes in (zone.min_nbytes, zone.max_nbytes):
-            told = next(one for one in answers if one.min_nbytes <= nbytes <= one.max_nbytes)
-            if told.setting != zone.setting:
+            answer = next(one for one in answers if one.min_nbytes <= nbytes <= one.max_nbytes)
+            if answer.setting != zone.setting:
                 raise VerificationError(
-                    f"the plugin answers {told.setting} at {nbytes} bytes, not {zone.setting}",
+                    f"the plugin answers {answer.setting} at {nbytes} bytes, not {zone.setting}",
                     where=str(path),
                     hint="please report this with the file: it is a bug.",
                 )

@@ -253,8 +253,8 @@ def ranges_of(table: pd.DataFrame) -> Iterator[SizeRange]:
     """Neighbouring sizes of one verdict and reason."""
     for collective, own in table.groupby("collective", sort=False):
         rows = own.sort_values("nbytes")
-        said = rows[["verdict", "reason"]]
-        runs = (said != said.shift()).any(axis=1).cumsum()
+        verdicts = rows[["verdict", "reason"]]
+        runs = (verdicts != verdicts.shift()).any(axis=1).cumsum()
         for _, some in rows.groupby(runs, sort=False):
             yield SizeRange(
                 collective=str(collective),
@@ -298,14 +298,14 @@ def find_bounds(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathB
 
 def _gains_up_to(own: pd.DataFrame) -> int | None:
     """The last size at which B is faster before it is slower, wrong or fails anywhere."""
-    found = None
+    largest = None
     rows = own.sort_values("nbytes")
     for nbytes, verdict in zip(rows["nbytes"], rows["verdict"], strict=True):
         if Verdict(verdict) in judging.HARM:
             break
         if Verdict(verdict) is Verdict.FASTER:
-            found = int(nbytes)
-    return found
+            largest = int(nbytes)
+    return largest
 
 
 def _known(value: Any) -> Any:  # noqa: ANN401 - of a table's cell

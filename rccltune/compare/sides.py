@@ -110,16 +110,16 @@ def parse_side(text: str, known: Catalog, setting: Setting | None = None) -> Sid
             contradict each other.
         InputFileError: the plugin refuses a rule file.
     """
-    made = _SideWords(text)
+    words = _SideWords(text)
     for word in _words(text):
-        made.add(word, known)
+        words.add(word, known)
     if setting is not None:
-        made.said.setdefault("answer", setting)
+        words.said.setdefault("answer", setting)
     return Side(
         name=text,
-        variables=tuple(made.variables.items()),
-        entries=tuple(made.entries),
-        **made.said,
+        variables=tuple(words.variables.items()),
+        entries=tuple(words.entries),
+        **words.said,
     )
 
 
@@ -201,12 +201,12 @@ def _answer_of(word: str) -> Setting | None:
     if "/" not in word or "=" in word or word.endswith(".csv"):
         return None
     try:
-        found = Setting.parse(word)
+        setting = Setting.parse(word)
     except ValueError as error:
         raise CommandLineError(f"'{word}' is no file that is there, and {error}") from error
-    if not found.is_complete:
+    if not setting.is_complete:
         raise CommandLineError(f"'{word}' names no algorithm and protocol", hint="write tree/ll.")
-    return found
+    return setting
 
 
 def _read(word: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -325,9 +325,9 @@ def _needs(spec: VariantSpec) -> str:
 
 
 def _bound(spec: VariantSpec) -> str:
-    found = spec.threshold
-    if found is None:
+    threshold = spec.threshold
+    if threshold is None:
         return ""
-    if found.default_nbytes is None:
-        return found.variable
-    return f"{found.variable}, {format_last(found.default_nbytes)} by default"
+    if threshold.default_nbytes is None:
+        return threshold.variable
+    return f"{threshold.variable}, {format_last(threshold.default_nbytes)} by default"

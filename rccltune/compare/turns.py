@@ -172,15 +172,17 @@ class OngoingComparison:
 
     def between(self) -> dict[Collective, list[int]]:
         """Sizes in bytes beside those at which the sides differ, four an octave."""
-        found: dict[Collective, list[int]] = {}
+        sizes_by_collective: dict[Collective, list[int]] = {}
         judged = self.judged(only=COMPARE)
         differs = judged[judged["verdict"].isin([one.value for one in judging.DIFFERS])]
         cells = set(zip(differs["collective"], differs["nbytes"], strict=True))
         for collective, sizes in self.scope.sizes.items():
             for low, high in itertools.pairwise(sizes):
                 if {(collective.value, low), (collective.value, high)} & cells:
-                    found.setdefault(collective, []).extend(self._quarters(collective, low, high))
-        return found
+                    sizes_by_collective.setdefault(collective, []).extend(
+                        self._quarters(collective, low, high)
+                    )
+        return sizes_by_collective
 
     def _quarters(self, collective: Collective, low: int, high: int) -> tuple[int, ...]:
         if not self.is_refined:
@@ -218,8 +220,8 @@ class OngoingComparison:
                 for low, high in itertools.pairwise(sizes)
                 for nbytes in self._quarters(collective, low, high)
             ]
-            own = self.scope.only({collective: {*sizes, *between}})
-            for call in own.calls():
+            scope = self.scope.only({collective: {*sizes, *between}})
+            for call in scope.calls():
                 kind = self.scope.kind_of_check(call) if call.nbytes in sizes else plan.CALL
                 kind = plan.CALL if one.side.is_lossy else kind
                 steps.append(Step(kind, one.setting_at(call), call))
@@ -251,9 +253,9 @@ class OngoingComparison:
 
         Columns as :mod:`rccltune.ranks.rows` has them.
         """
-        found = self.table(one)
-        is_call = found["step"].isin((plan.CHECK, plan.CALL))
-        mine = found[is_call & (found["purpose"] == f"{ASK}-{one.letter}")]
+        table = self.table(one)
+        is_call = table["step"].isin((plan.CHECK, plan.CALL))
+        mine = table[is_call & (table["purpose"] == f"{ASK}-{one.letter}")]
         calls: pd.DataFrame = mine.drop_duplicates(["collective", "nbytes"], keep="last")
         return calls
 
@@ -287,18 +289,18 @@ class OngoingComparison:
             }
             for own in (self.untimed_calls(one) for one in self.sides)
         )
-        found: dict[Cell, str] = {}
+        ran_by_cell: dict[Cell, str] = {}
         for cell, (ran, answer) in first.items():
             other, other_answer = second.get(cell, (None, None))
             if ran is None or ran != other:
                 continue
             if ran.channels is not None:
-                found[cell] = "the same setting"
+                ran_by_cell[cell] = "the same setting"
             elif not any(one and one.channels for one in (answer, other_answer)) and (
                 self.scope.idle_source or answer == other_answer is not None
             ):
-                found[cell] = "the same setting, channels derived"
-        return found
+                ran_by_cell[cell] = "the same setting, channels derived"
+        return ran_by_cell
 
     # --- turns -----------------------------------------------------------------------------------
 
@@ -363,12 +365,12 @@ class OngoingComparison:
     ) -> None:
         """One start of a side; inside a process all communicators that are left in one start."""
         while not self.is_over and not self._gave_up():
-            wanted = self._to_time(calls)
+            to_time = self._to_time(calls)
             labels = self._labels(stage, number, one)
             left = {
                 label: steps
                 for label, who in labels.items()
-                if (steps := self._timing(label, who, wanted)) and not self._has(label, steps)
+                if (steps := self._timing(label, who, to_time)) and not self._has(label, steps)
             }
             if not left:
                 return
@@ -490,17 +492,17 @@ class OngoingComparison:
         if self.is_inside:
             if self._ranks is None:
                 self._ranks = self._stack.enter_context(self._waiting(one))
-            made = self._make(self._ranks, left, until, show)
-            if made.ended is not None:
+            steps_made = self._make(self._ranks, left, until, show)
+            if steps_made.ended is not None:
                 self._ranks = None
         else:
             with self._waiting(one) as ranks:
                 self._make(ranks, left, until, show)
-                made = ranks.end()
-        self._keep(made)
+                steps_made = ranks.end()
+        self._keep(steps_made)
         self.is_over = until is not None and time.monotonic() >= until
-        refuse_hidden_choices([made])
-        self._look(made)
+        refuse_hidden_choices([steps_made])
+        self._look(steps_made)
 
     def _waiting(self, one: MeasuredSide) -> AbstractContextManager[WaitingRanks]:
         return rank_program.waiting_ranks(
@@ -529,9 +531,9 @@ class OngoingComparison:
             def grown(n: int, before: int = before) -> None:
                 show(before + n)
 
-            made = ranks.make({label: steps}, until=until, show=grown)
+            steps_made = ranks.make({label: steps}, until=until, show=grown)
             before += len(steps)
-            if made.ended is not None:
+            if steps_made.ended is not None:
                 break
         return ranks.run
 
@@ -559,19 +561,20 @@ class OngoingComparison:
         mine = [one for one in self.failed() if one.run.number == made.number]
         for one in mine:
             which = next(each for each in self.sides if each.letter == one.letter)
-            said = f"{one.letter.upper()} ({which.side.name}): {_words(one)}"
+            sentence = f"{one.letter.upper()} ({which.side.name}): {_words(one)}"
             again = [each for each in self.failed() if each.letter == one.letter]
             again = [each for each in again if each.cell == one.cell or one.letter == A]
             is_killed = one.end.failure is Failure.KILLED
             most = MOST_KILLED if is_killed else _MOST_FAILURES
             if (one.cell is None or one.letter == A) and len(again) >= most:
                 raise LaunchError(
-                    f"{said}, {'twice' if most == 2 else f'{most} times'}: nothing can be compared",
+                    f"{sentence}, {'twice' if most == 2 else f'{most} times'}: "
+                    "nothing can be compared",
                     where=str(made.folder / runs.LOG_FILE),
                     hint="mend this side first; --timeout gives slow steps longer.",
                 )
             is_out = one.cell is not None and one.cell in self.failed_cells(one.letter)
-            self.reporter.say(f"{said}: {'the rest goes on' if is_out else 'tried once more'}")
+            self.reporter.say(f"{sentence}: {'the rest goes on' if is_out else 'tried once more'}")
 
     def failed(self) -> Iterator[SideFailure]:
         """Hangs, crashes and kills so far."""
@@ -611,9 +614,9 @@ class OngoingComparison:
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
         def rows_of(mine: Iterable[Run]) -> pd.DataFrame:
-            found = rows.rows_of_runs(mine, self._rows)
+            table = rows.rows_of_runs(mine, self._rows)
             # A table without rows has numbers in every column.
-            texts: pd.DataFrame = found.astype({"purpose": "object"})
+            texts: pd.DataFrame = table.astype({"purpose": "object"})
             return texts
 
         if self.is_inside:
@@ -626,11 +629,11 @@ class OngoingComparison:
 
     def wrong(self, one: MeasuredSide) -> set[Cell]:
         """Sizes at which results of a side were wrong."""
-        found = wrong_rows(self.table(one))
-        is_mine = found["purpose"].str.endswith(f"-{one.letter}")
+        wrong = wrong_rows(self.table(one))
+        is_mine = wrong["purpose"].str.endswith(f"-{one.letter}")
         if self.is_inside and not self._has_two_files:
-            is_mine = found["setting"] == str(one.setting)
-        mine = found[is_mine]
+            is_mine = wrong["setting"] == str(one.setting)
+        mine = wrong[is_mine]
         return {(str(c), int(n)) for c, n in zip(mine["collective"], mine["nbytes"], strict=True)}
 
     def _check_a(self) -> None:
@@ -653,8 +656,8 @@ class OngoingComparison:
 
         parts = []
         for one in self.sides:
-            found = self.table(one)
-            timed = found[(found["step"] == plan.MEASURE) & (found["time_us"] > 0)]
+            table = self.table(one)
+            timed = table[(table["step"] == plan.MEASURE) & (table["time_us"] > 0)]
             stage = timed["purpose"].map(lambda word: word.partition("-")[0])
             letter = timed["purpose"].map(lambda word: word.partition("-")[2])
             is_mine = (letter == one.letter) | (
@@ -682,7 +685,7 @@ class OngoingComparison:
     @cached_property
     def _whole(self) -> dict[tuple[str, int], int]:
         """Run that counts of each communicator: it did not fail there, and has most steps."""
-        found: dict[tuple[str, int], tuple[int, int]] = {}
+        bounds: dict[tuple[str, int], tuple[int, int]] = {}
         for run in self.runs:
             counted = Counter((one.label.purpose, one.label.number) for one in run.steps)
             unfinished = {(one.label.purpose, one.label.number) for one in run.steps[run.n_done :]}
@@ -692,9 +695,9 @@ class OngoingComparison:
                 failed = run.ended is not None and run.ended.failure is not None
                 if (purpose, number) in unfinished or (is_last and failed):
                     continue
-                known = found.get((purpose, number), (0, 0))
-                found[purpose, number] = max(known, (n, run.number))
-        return {name: run for name, (_, run) in found.items()}
+                known = bounds.get((purpose, number), (0, 0))
+                bounds[purpose, number] = max(known, (n, run.number))
+        return {name: run for name, (_, run) in bounds.items()}
 
     def _counts(self, run: int, number: int, purpose: str) -> bool:
         return self._whole.get((purpose, number)) == run

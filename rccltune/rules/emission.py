@@ -141,9 +141,9 @@ def emit_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     is_own = request.output is None
     if is_own and not request.overwrite and _is_proven(chosen):
         return _keep_verified(chosen, reporter)
-    made = ((chosen.path, chosen.text), (chosen.environment_path, chosen.environment_text))
+    outputs = ((chosen.path, chosen.text), (chosen.environment_path, chosen.environment_text))
     writer.write_all(
-        [(path, text) for path, text in made if path is not None],
+        [(path, text) for path, text in outputs if path is not None],
         overwrite=request.overwrite or is_own,
         reporter=reporter,
     )
@@ -232,9 +232,9 @@ def _keep_verified(emitted: EmittedRules, reporter: Reporter) -> EmittedRules:
 
 def _path(request: EmitRequest, fingerprint: Fingerprint, placement: str | None) -> Path | None:
     """Path of the rule file; None for stdout."""
-    given = request.output
-    if given is not None:
-        return None if str(given) == "-" else given
+    output = request.output
+    if output is not None:
+        return None if str(output) == "-" else output
     return request.folder / name_with_placement(file_name(fingerprint), placement)
 
 
@@ -303,11 +303,11 @@ def _excluded(excluded: ExcludedSetting) -> UnselectableSetting:
 
 def _notices(fitted: FitResult, choice: Choice, document: RuleDocument) -> tuple[Notice, ...]:
     """What weakens the rules: of the curves, of the choice, of the library."""
-    found = [*fitted.warnings, *choice.notices]
+    notices = [*fitted.warnings, *choice.notices]
     if is_switched(fitted.session):
-        found.append(overrides.switch_notice(", ".join(libraries_in(fitted.session))))
+        notices.append(overrides.switch_notice(", ".join(libraries_in(fitted.session))))
     if said := _overwritten(fitted, document.zones):
-        found.append(
+        notices.append(
             Notice(
                 caution=Caution.PROTOCOL_OVERWRITTEN,
                 message="; ".join(said),
@@ -315,15 +315,15 @@ def _notices(fitted: FitResult, choice: Choice, document: RuleDocument) -> tuple
                 f"{KEEPING_PROTOCOLS} and later do what rules say.",
             )
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(notices))
 
 
 def _overwritten(fitted: FitResult, zones: tuple[Zone, ...]) -> tuple[str, ...]:
     """What the libraries that were measured may write over of the rules, a sentence each."""
     rules, scales = rules_of(zones), dict.fromkeys(one.target.scale for one in zones)
     machine = fitted.session.fingerprint
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name in libraries_in(fitted.session):
         library = name_library(name, machine.arch_or_vendor)
-        found |= dict.fromkeys(losses(library, rules, scales, machine.arch))
-    return tuple(found)
+        names |= dict.fromkeys(losses(library, rules, scales, machine.arch))
+    return tuple(names)

@@ -129,12 +129,12 @@ def explain(
         copy.write_bytes(_without_requirements(content))
         only, lines = Path(folder) / "scale.csv", _lines(content)
         matching, arch = RuleMatcher(rules), _whose(file, question.mode)
-        wanted = dict.fromkeys((*_list_scales(rules, question), *also))
+        scales = dict.fromkeys((*_list_scales(rules, question), *also))
         by_scale: dict[tuple[Collective, Scale], ScaleExplanation] = {}
-        for scale in dict.fromkeys(one for _, one in wanted):
+        for scale in dict.fromkeys(one for _, one in scales):
             only.write_bytes(_rows(lines, matching.of(scale, *TUNABLE)))
             with open_at_scale(host, copy, only, scale, question.mode) as opened:
-                for collective in (one for one, there in wanted if there == scale):
+                for collective in (one for one, there in scales if there == scale):
                     mine = matching.of(scale, collective)
                     case = ScaleQuestion(
                         rules=mine,
@@ -145,7 +145,7 @@ def explain(
                         calls=tuple(dict.fromkeys((*calls_of(mine), *calls))),
                     )
                     by_scale[collective, scale] = explain_scale(case, opened)
-        parts = tuple(by_scale[one] for one in wanted)
+        parts = tuple(by_scale[one] for one in scales)
         copy.write_bytes(_with_placement_alone(content, file))
         declared = _ask_placement(host, copy, file, parts, question.mode)
     return Explanation(
@@ -175,8 +175,8 @@ def _read_once(content: bytes, path: Path) -> RuleFile:
 def _without_requirements(content: bytes) -> bytes:
     """The file as it is on the machine that it is for: this one need not be that machine."""
     lines = _lines(content)
-    kept = ("#" if grammar.instruction(line)[:1] == ["requires"] else line for line in lines)
-    return "".join(f"{line}\n" for line in kept).encode("latin-1")
+    kept_lines = ("#" if grammar.instruction(line)[:1] == ["requires"] else line for line in lines)
+    return "".join(f"{line}\n" for line in kept_lines).encode("latin-1")
 
 
 def _lines(content: bytes) -> list[str]:
@@ -251,8 +251,8 @@ def _list_scales(rules: Sequence[Rule], question: RuleQuestion) -> list[tuple[Co
 
 
 def _collectives(rules: Sequence[Rule], question: RuleQuestion) -> list[Collective]:
-    wanted = TUNABLE if question.collective is None else (question.collective,)
-    return [c for c in wanted if any(rule.collective is c for rule in rules)]
+    collectives = TUNABLE if question.collective is None else (question.collective,)
+    return [c for c in collectives if any(rule.collective is c for rule in rules)]
 
 
 def _scales(rules: Sequence[Rule], collective: Collective, question: RuleQuestion) -> list[Scale]:
@@ -319,9 +319,9 @@ def compare(one: Path, other: Path, question: RuleQuestion) -> tuple[Explanation
     Raises:
         InputFileError: as :func:`explain`, for either.
     """
-    asked = [read_question(path, question) for path in (one, other)]
-    both = tuple(dict.fromkeys(key for named, _ in asked for key in named))
-    calls = tuple(dict.fromkeys(call for _, mine in asked for call in mine))
+    questions = [read_question(path, question) for path in (one, other)]
+    both = tuple(dict.fromkeys(key for named, _ in questions for key in named))
+    calls = tuple(dict.fromkeys(call for _, mine in questions for call in mine))
     return explain(one, question, both, calls), explain(other, question, both, calls)
 
 
@@ -397,5 +397,5 @@ def _at(part: ScaleExplanation | None, call: CallArguments, starts: Sequence[int
         return [(None, None)] * len(starts)
     ranges = part.of(call)
     begins = [each.min_nbytes for each in ranges]
-    found = (ranges[bisect_right(begins, start) - 1] for start in starts)
-    return [(each.setting, each.without_ll128) for each in found]
+    at_starts = (ranges[bisect_right(begins, start) - 1] for start in starts)
+    return [(each.setting, each.without_ll128) for each in at_starts]

@@ -115,24 +115,24 @@ def find_moved(exports: Path) -> tuple[Path, Path] | None:
 def say_moved(exports: Iterable[Path], folder: Path, reporter: Reporter) -> None:
     """Tell whoever reads a session, once, that a job would read other rules or none."""
     first = next((one for one in exports if find_moved(one)), None)
-    found = None if first is None else find_moved(first)
-    if found is not None:
+    moved = None if first is None else find_moved(first)
+    if moved is not None:
         session = "" if folder == Path(defaults.SESSION) else f" {shlex.quote(str(folder))}"
         reporter.say(
-            f"Warning: {first} names {found[0]}, where the session was before it was moved or "
+            f"Warning: {first} names {moved[0]}, where the session was before it was moved or "
             f"copied: rccltune emit-config{session} corrects it"
         )
 
 
 def correct_exports(exports: Path, reporter: Reporter) -> None:
     """Let exports name the rules where they lie now; a session that is closed stays as it is."""
-    found = find_moved(exports)
-    if found is None:
+    moved = find_moved(exports)
+    if moved is None:
         return
-    line = f"export NCCL_TUNER_CONFIG_FILE={shlex.quote(str(found[1]))}"
+    line = f"export NCCL_TUNER_CONFIG_FILE={shlex.quote(str(moved[1]))}"
     with suppress(ReadOnlyError):
         write_atomically(exports, NAMED.sub(lambda _: line, _text(exports)))
-        reporter.say(f"{exports} named {found[0]}, and names these rules now")
+        reporter.say(f"{exports} named {moved[0]}, and names these rules now")
 
 
 def _text(path: Path) -> str:

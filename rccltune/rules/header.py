@@ -56,8 +56,8 @@ def written_over(content: bytes, file: RuleFile) -> tuple[str, ...]:
         for rule in file.rules
     }
     arch = dict(file.requires).get("arch")
-    found = (
+    parts = (
         losses(name_library(one, file.arch_or_vendor), file.rules, sorted(scales, key=str), arch)
         for one in measured_with(content)
     )
-    return tuple(dict.fromkeys(said for one in found for said in one))
+    return tuple(dict.fromkeys(said for one in parts for said in one))

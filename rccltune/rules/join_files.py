@@ -33,9 +33,9 @@ def join_rule_files(parts: Sequence[tuple[Path, bytes]]) -> bytes:
     _check_scales(files)
     heads, bodies = zip(*(_split(path, content) for path, content in parts), strict=True)
     # What is required and needed is the same in all; who measured what is not.
-    said = dict.fromkeys(tuple(line for line in head if _is_comment(line)) for head in heads)
-    told = [line for line in heads[0] if not _is_comment(line)]
-    lines = [*(line for block in said for line in block), *told]
+    comments = dict.fromkeys(tuple(line for line in head if _is_comment(line)) for head in heads)
+    instructions = [line for line in heads[0] if not _is_comment(line)]
+    lines = [*(line for block in comments for line in block), *instructions]
     return text_of(add_frame([*lines, *(line for body in bodies for line in body)])).encode()
 
 

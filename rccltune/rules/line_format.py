@@ -203,8 +203,8 @@ def is_stump(content: str) -> bool:
 
 def add_frame(lines: Iterable[str]) -> list[str]:
     """The lines as a file of ours, between its format and the number of its rows."""
-    kept = [line for line in lines if not is_frame(line)]
-    return ["#@ format 1", *kept, f"#@ end {sum(map(is_row, kept))}"]
+    body = [line for line in lines if not is_frame(line)]
+    return ["#@ format 1", *body, f"#@ end {sum(map(is_row, body))}"]
 
 
 _MIN, _MAX, _REG_BUFF = 1, 2, 9

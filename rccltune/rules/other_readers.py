@@ -103,10 +103,10 @@ def find_misread(content: bytes, file: RuleFile) -> tuple[MisreadLine, ...]:
             continue
         if len(mine) == 1 and _PLAIN.fullmatch(line):
             continue
-        taken = {one.name: read_line(line, one) for one in READERS}
-        if any(_answers(rules) != _answers(mine) for rules in taken.values()):
+        readings = {one.name: read_line(line, one) for one in READERS}
+        if any(_answers(rules) != _answers(mine) for rules in readings.values()):
             us = "refuses the file" if wrong else _made(mine)
-            misread_lines.append(MisreadLine(line=number, said=_said(us, taken)))
+            misread_lines.append(MisreadLine(line=number, said=_said(us, readings)))
     return tuple(misread_lines)
 
 
@@ -118,11 +118,11 @@ def beside_lines(content: bytes) -> tuple[str, ...]:
     """
     if _OURS.search(content):
         return ()
-    said = (
+    sentence = (
         "NVIDIA's example plugin gives one channel to every call that no line matches, and to "
         "lines with -1 channels; RCCL's own reader and our plugin leave both to the library"
     )
-    return (said,)
+    return (sentence,)
 
 
 def read_line(line: str, reader: RuleFileReader) -> list[Rule]:

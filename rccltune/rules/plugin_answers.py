@@ -145,8 +145,8 @@ class RuleMatcher:
     def of(self, scale: Scale, *collectives: Collective) -> tuple[Rule, ...]:
         """Rules for a scale and collectives, in file order."""
         places = product(collectives, (None, scale.n_nodes), (None, scale.n_ranks))
-        found = [one for place in places for one in self._by_place.get(place, ())]
-        return tuple(rule for _, rule in sorted(found, key=lambda one: one[0]))
+        ordered_rules = [one for place in places for one in self._by_place.get(place, ())]
+        return tuple(rule for _, rule in sorted(ordered_rules, key=lambda one: one[0]))
 
 
 def calls_of(rules: Iterable[Rule]) -> tuple[CallArguments, ...]:
@@ -239,7 +239,7 @@ def open_at_scale(
         scale: of the communicators.
         mode: of the device, where rows ask for one.
     """
-    told = {} if mode is None else {"RCCLTUNE_MODE": str(mode)}
+    variables = {} if mode is None else {"RCCLTUNE_MODE": str(mode)}
     newest = max(host.abi_versions)
     with ExitStack() as stack:
         opened = {
@@ -248,7 +248,10 @@ def open_at_scale(
                     abi=abi,
                     n_nodes=scale.n_nodes,
                     n_ranks=scale.n_ranks,
-                    env={**told, "NCCL_TUNER_CONFIG_FILE": str(rules if abi == newest else only)},
+                    env={
+                        **variables,
+                        "NCCL_TUNER_CONFIG_FILE": str(rules if abi == newest else only),
+                    },
                 )
             )
             for abi in host.abi_versions
@@ -275,10 +278,10 @@ def _ask(
     # Where no rule may choose it, the plugin answers alike with LL128 and without.
     names_ll128 = any(rule.setting.protocol in (Protocol.LL128, None) for rule in case.rules)
     # A version that is not told something answers alike whatever it is.
-    asked = cache(decided)
+    ask_once = cache(decided)
     return {
         call: tuple(
-            asked(
+            ask_once(
                 call.num_pipe_ops,
                 call.reg_buff if abi >= _SAYS_REGISTERED else 0,
                 ll128=ll128 or abi < _PASSES_A_TABLE or not names_ll128,

@@ -45,8 +45,8 @@ def check_plugin(path: Path) -> list[str]:
         for abi in host.abi_versions:
             with host.communicator(abi=abi, n_nodes=1, n_ranks=8, env=env) as communicator:
                 answers = find_decisions(communicator, Collective.ALL_REDUCE, table, (1024, 4096))
-            told = [(d.min_nbytes, d.max_nbytes) for d in answers if d.setting == _EXPECTED]
-            if told != [(1024, 4096)] or len(answers) != 3:
+            spans = [(d.min_nbytes, d.max_nbytes) for d in answers if d.setting == _EXPECTED]
+            if spans != [(1024, 4096)] or len(answers) != 3:
                 raise VerificationError(
                     f"ABI version {abi}: a rule for 1024 to 4096 bytes is answered as {answers}",
                     where=str(path),
@@ -69,12 +69,12 @@ def _check_refusal(host: PluginLibrary, env: Mapping[str, str]) -> None:
         VerificationError: it takes the file.
     """
     try:
-        taken = host.communicator(abi=max(host.abi_versions), n_nodes=1, n_ranks=8, env=env)
+        communicator = host.communicator(abi=max(host.abi_versions), n_nodes=1, n_ranks=8, env=env)
     except InputFileError as error:
         if "requires another machine" in error.message:
             return
         raise
-    taken.close()
+    communicator.close()
     raise VerificationError(
         "a file for another machine is not refused",
         where=str(host.path),

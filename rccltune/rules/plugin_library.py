@@ -313,8 +313,8 @@ class PluginCommunicator:
         in_group, channels_out = ctypes.c_int(num_pipe_ops), ctypes.byref(n_channels)
         if self.abi == ABI_VERSIONS[0]:
             algorithm, protocol = ctypes.c_int(-1), ctypes.c_int(-1)
-            said = (ctypes.byref(algorithm), ctypes.byref(protocol), channels_out)
-            old = (*head, ctypes.c_int(0), ctypes.c_int(0), in_group, *said)
+            arguments = (ctypes.byref(algorithm), ctypes.byref(protocol), channels_out)
+            old = (*head, ctypes.c_int(0), ctypes.c_int(0), in_group, *arguments)
 
             def ask_old(nbytes: int) -> tuple[tuple[int, int] | None, int]:
                 algorithm.value = protocol.value = -1

@@ -74,11 +74,11 @@ def _session_lines(done: FitResult) -> list[str]:
 def library_of(done: FitResult) -> str | None:
     """``NCCL 2.28.9``, where all of a session is known to have measured that one."""
     arch = done.session.fingerprint.arch_or_vendor
-    found = {
+    properties = {
         exact_release(name_library(version, arch))
         for version in store.library_versions(done.session.path)
     }
-    return found.pop() if len(found) == 1 else None
+    return properties.pop() if len(properties) == 1 else None
 
 
 def libraries_in(session: Session) -> list[str]:

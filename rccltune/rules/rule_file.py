@@ -149,10 +149,10 @@ def _error(line: int, code: str, message: str) -> LineFinding:
 
 def _section(words: list[str]) -> tuple[Collective, Scale] | None:
     """``allreduce nodes=1 ranks=64``; None for anything else."""
-    found = _SECTION.fullmatch(" ".join(words))
+    match = _SECTION.fullmatch(" ".join(words))
     try:
         return (
-            (Collective.parse(found[1]), Scale.parse(f"{found[2]}x{found[3]}")) if found else None
+            (Collective.parse(match[1]), Scale.parse(f"{match[2]}x{match[3]}")) if match else None
         )
     except ValueError:
         return None
@@ -264,9 +264,9 @@ class _Reader:
     def read_requires(self, pairs: list[str]) -> None:
         for pair in pairs:
             key, _, value = pair.partition("=")
-            wanted = requirement(key, value)
+            required = requirement(key, value)
             before = requirement(key, self.requires.get(key, value))
-            if wanted is None or wanted != before:
+            if required is None or required != before:
                 self.error(
                     "bad-requires",
                     f"requires: '{pair}' is not understood, or contradicts an earlier line",

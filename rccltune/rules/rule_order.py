@@ -102,18 +102,18 @@ def audit_order(rules: Sequence[Rule]) -> OrderAudit:
     the same or *any*, which are few combinations for each rule.
     """
     dead, fallbacks = [], []
-    taken: dict[_Filters, dict[_Cell, CoveredSizes]] = {}
+    answered: dict[_Filters, dict[_Cell, CoveredSizes]] = {}
     for rule in rules:
         bounds = (rule.min_nbytes, rule.max_nbytes)
         cell = (rule.setting.algorithm, rule.setting.protocol)
-        wider = [taken[each] for each in _wider(_filters(rule)) if each in taken]
+        wider = [answered[each] for each in _wider(_filters(rule)) if each in answered]
         # A rule without a cell is selectable always, and one of the same cell where this one is.
         same = [found[c] for found in wider for c in {cell, (None, None)} if c in found]
         if is_covered(*bounds, same):
             dead.append(rule)
         elif is_covered(*bounds, [covered for found in wider for covered in found.values()]):
             fallbacks.append(rule)
-        cells = taken.setdefault(_filters(rule), {})
+        cells = answered.setdefault(_filters(rule), {})
         cells.setdefault(cell, CoveredSizes()).add(*bounds)
     return OrderAudit(dead=tuple(dead), fallbacks=tuple(fallbacks))
 

@@ -67,7 +67,7 @@ def choice_record(
         options: how it was chosen.
         bits: name of the bits that results keep.
     """
-    made = StoredChoice(
+    choice_record = StoredChoice(
         samples_sha256=done.samples_sha256,
         simulated=done.session.simulated,
         tolerance=options.tolerance,
@@ -80,7 +80,7 @@ def choice_record(
         left_out=choice.left_out,
         notices=choice.notices,
     )
-    return round_record(made)
+    return round_record(choice_record)
 
 
 def write_choice(folder: Path, choice: StoredChoice) -> Path:

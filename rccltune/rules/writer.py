@@ -163,11 +163,11 @@ def write_all(files: Sequence[tuple[Path, str]], *, overwrite: bool, reporter: R
     if changing and not overwrite:
         raise _refuse_replacing(changing[0])
     for path in filter(is_verified, changing):
-        kept = backup_path(path)
-        write_atomically(kept, path.read_bytes())
+        backup = backup_path(path)
+        write_atomically(backup, path.read_bytes())
         reporter.say(
             f"{path} was verified; what is written now is not, and has again what verification "
-            f"took away: rccltune verify. The verified file is kept as {kept}"
+            f"took away: rccltune verify. The verified file is kept as {backup}"
         )
     for path, text in files:
         write_atomically(path, text)

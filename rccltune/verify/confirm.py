@@ -100,11 +100,11 @@ def confirm(request: ConfirmationRequest) -> Confirmation | None:
     """
     import pandas as pd
 
-    kept = [one for one in request.verdict.standings if one.is_kept]
-    if not kept:
+    kept_rules = [one for one in request.verdict.standings if one.is_kept]
+    if not kept_rules:
         return None
     shutil.rmtree(request.session / FOLDER, ignore_errors=True)
-    first = last = _compare(request, 1, kept)
+    first = last = _compare(request, 1, kept_rules)
     tables = [first.table]
     if first.contradicted:
         last = _compare(request, 2, [one for one, _ in first.contradicted])

@@ -334,17 +334,17 @@ class _RuleJudge:
         judged is proven by calls that have such buffers.
         """
         harm = _SLOWER_REGISTERED if self.criteria.is_again else ""
-        kept = self._judge_gain(part, harm=harm)
-        if not kept.is_kept:
-            return kept
+        judged = self._judge_gain(part, harm=harm)
+        if not judged.is_kept:
+            return judged
         if not (self.table.timing[self.at] == LOOP).all():
-            kept = replace(kept, state=RuleState.NOT_PROVEN, reason="")
+            judged = replace(judged, state=RuleState.NOT_PROVEN, reason="")
         before, behind = int(part[0]) - 1, int(part[-1]) + 1
         if before >= 0 and not self._is_slower[before]:
-            kept = replace(kept, min_nbytes=int(self.nbytes[before]) + 1)
+            judged = replace(judged, min_nbytes=int(self.nbytes[before]) + 1)
         if behind < len(self.at) and not self._is_slower[behind]:
-            kept = replace(kept, max_nbytes=int(self.nbytes[behind]) - 1)
-        return replace(kept, reg_buff=0)
+            judged = replace(judged, max_nbytes=int(self.nbytes[behind]) - 1)
+        return replace(judged, reg_buff=0)
 
     def _trim_ends(self, part: Indices) -> Iterator[RuleVerdict]:
         """Judge a range of good sizes without the ends that gain next to nothing."""
@@ -383,10 +383,10 @@ class _RuleJudge:
         gain, state, why = self._take_off_idle_cost(worst, sizes, beside)
         if harm and state.is_proven:
             state, why = RuleState.SLOWER, harm
-        found = self._part(part, state, why, gain.ratio(self.criteria.level))
+        judged = self._part(part, state, why, gain.ratio(self.criteria.level))
         ratios = {name: mean.ratio() for name, mean in beside.items()}
         return replace(
-            found,
+            judged,
             loop=ratios.get("loop"),
             one_root=ratios.get("one_root"),
             registered=ratios.get("registered"),

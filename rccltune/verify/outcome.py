@@ -248,22 +248,22 @@ def describe_evidence(one: RuleVerdict) -> str:
     if one.state is RuleState.KEEPS_BITS:
         return f"the same bits at {one.n_sizes} sizes" if one.n_sizes else "adds nothing"
     by = f" by {one.timing}" if one.timing else ""
-    said = f"{one.gain}{by} over {one.n_sizes} sizes"
+    sentence = f"{one.gain}{by} over {one.n_sizes} sizes"
     if one.loop is not None:
-        said += f"; {loop_words(one)}"
+        sentence += f"; {loop_words(one)}"
     if one.one_root is not None:
-        said += f"; with one root {one.one_root}"
+        sentence += f"; with one root {one.one_root}"
     if one.bfloat16 is not None:
-        said += f"; in bfloat16 {one.bfloat16}"
+        sentence += f"; in bfloat16 {one.bfloat16}"
     if one.n_undecided:
-        said += f"; undecided at {one.n_undecided}"
+        sentence += f"; undecided at {one.n_undecided}"
     if one.ran:
-        said += f"; {ran_words(one)}"
+        sentence += f"; {ran_words(one)}"
     if one.registered is not None:
-        said += f"; with registered buffers {one.registered}"
+        sentence += f"; with registered buffers {one.registered}"
     if one.reg_buff == 0:
-        said += "; for unregistered buffers only"
-    return said
+        sentence += "; for unregistered buffers only"
+    return sentence
 
 
 def ran_words(one: RuleVerdict) -> str:

@@ -130,14 +130,14 @@ class VerificationCalls:
 
         Two of eight do, which take turns: such graphs take ten times as long to capture.
         """
-        wanted = self.registers and self.timing != LOOP
+        is_registered = self.registers and self.timing != LOOP
         at = sizes.ruled.index(nbytes)
         if self.is_quiet(nbytes):
             # Every second one calls it.
             has_turn = at // 2 % 2 == communicator // 2 % 2
         else:
             has_turn = at % 4 == communicator % 4
-        return wanted and nbytes not in sizes.conditional and has_turn
+        return is_registered and nbytes not in sizes.conditional and has_turn
 
     def is_quiet(self, nbytes: int) -> bool:
         """Whether half of the communicators call a size."""
@@ -165,14 +165,14 @@ def find_rule(
         answer: what the plugin said, where it was asked. It takes a rule behind the first where
             the library does not let that be chosen.
     """
-    own = [
+    mine = [
         one
         for one in rules
         if one.collective is collective and one.reaches(nbytes) and is_called(one)
     ]
-    said = setting_of(answer)
-    chosen = (one for one in own if one.setting == said)
-    return next(chosen, own[0] if own else None)
+    setting = setting_of(answer)
+    chosen = (one for one in mine if one.setting == setting)
+    return next(chosen, mine[0] if mine else None)
 
 
 def choose_sizes(
@@ -195,26 +195,26 @@ def choose_sizes(
         only: rules of these whose sizes are called, and no others; empty for all sizes.
     """
     grain = plan.grain(collective, scale.n_ranks)
-    own = [one for one in only or rules if one.collective is collective]
+    mine = [one for one in only or rules if one.collective is collective]
     between = list(changes)
     ruled: set[int] = set()
     ends: set[int] = set()
     looped: set[int] = set()
     typed: set[int] = set()
-    for rule in own:
+    for rule in mine:
         low = math.ceil(rule.min_nbytes / grain) * grain
         high = rule.max_nbytes // grain * grain
-        found = {
+        sizes = {
             nbytes
             for nbytes in _inside(low, high, between, grain)
             if (first := find_rule(rules, collective, nbytes)) is not None
             and (not only or first in only)
         }
-        ruled |= found
-        ends |= {min(found), max(found)} if found else set()
-        small = sorted(nbytes for nbytes in found if nbytes <= GRAPH_UP_TO)
+        ruled |= sizes
+        ends |= {min(sizes), max(sizes)} if sizes else set()
+        small = sorted(nbytes for nbytes in sizes if nbytes <= GRAPH_UP_TO)
         looped |= set(_spread(small, _LOOP_SIZES))
-        typed |= set(_spread(sorted(found), _TYPED_SIZES))
+        typed |= set(_spread(sorted(sizes), _TYPED_SIZES))
     others = set() if only else {nbytes // grain * grain for nbytes in swept}
     return SizesToCall(
         collective=collective,
@@ -252,9 +252,9 @@ def _inside(low: int, high: int, changes: Iterable[tuple[int, int]], grain: int)
     for below, above in changes:
         near += [closer**k for k in range(_last(below, closer), _last(above, closer) + 1)]
     for nbytes in (*grid, *near):
-        found = round(nbytes / grain) * grain
-        if low <= found <= high:
-            yield found
+        rounded = round(nbytes / grain) * grain
+        if low <= rounded <= high:
+            yield rounded
 
 
 def _last(nbytes: float, step: float) -> int:
@@ -276,16 +276,16 @@ def find_changes(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
     """
     idle = table[table["setting"] == str(IDLE)]
     idle = idle[(idle["step"] == plan.MEASURE) & (idle["library"] != "")]
-    found: dict[str, list[tuple[int, int]]] = {}
+    spans: dict[str, list[tuple[int, int]]] = {}
     for collective, own in idle.groupby("collective", sort=False):
         each = own.drop_duplicates("nbytes").sort_values("nbytes")
         sizes, words = list(each["nbytes"]), list(each["library"])
-        found[str(collective)] = [
+        spans[str(collective)] = [
             (int(sizes[i]), int(sizes[i + 1]))
             for i in range(len(sizes) - 1)
             if words[i] != words[i + 1]
         ]
-    return found
+    return spans
 
 
 def tells_registered(table: pd.DataFrame) -> bool:
@@ -294,8 +294,8 @@ def tells_registered(table: pd.DataFrame) -> bool:
     Args:
         table: rows of the sweep's runs.
     """
-    own = table[table["timing"] == GRAPH]
-    return own.empty or bool((own["registered"] == "1").any())
+    graphs = table[table["timing"] == GRAPH]
+    return graphs.empty or bool((graphs["registered"] == "1").any())
 
 
 def plan_communicators(
@@ -405,30 +405,30 @@ def pair_times(table: pd.DataFrame) -> pd.DataFrame:
     before = timed.groupby(cell, sort=False)["side"].shift()
     timed["is_first"] = before.notna() & (before != timed["side"])
     timed = mark_stalls(timed, names)
-    found = _by_side(timed, names, "log").dropna(how="all")
+    sides = _by_side(timed, names, "log").dropna(how="all")
     fresh, settled = (
-        _by_side(rows, names, "log").reindex(found.index)
+        _by_side(rows, names, "log").reindex(sides.index)
         for rows in (timed[timed["is_first"]], timed[~timed["is_first"]])
     )
     left = fresh - settled
     made = pd.DataFrame(
         {
-            "library_us": np.exp(found[A]),
-            "rules_us": np.exp(found[B]),
-            "gain": found[A] - found[B],
+            "library_us": np.exp(sides[A]),
+            "rules_us": np.exp(sides[B]),
+            "gain": sides[A] - sides[B],
             "left_over": left[A] - left[B],
         }
     )
     for counted in ("stalls", "n"):
-        counts = _by_side(timed, names, counted).reindex(found.index).fillna(0).astype(int)
+        counts = _by_side(timed, names, counted).reindex(sides.index).fillna(0).astype(int)
         for side, name in ((A, "library"), (B, "rules")):
             made[f"{counted}_{name}"] = counts[side]
     ruled = timed[timed["side"] == B]
     made["answer"] = (
         ruled.groupby(cell, sort=False)["answer"].first().reindex(made.index).fillna("")
     )
-    asked = ruled.groupby(cell, sort=False)["asked"].min().reindex(made.index).fillna(0)
-    made["is_asked"] = asked > 0
+    n_asked = ruled.groupby(cell, sort=False)["asked"].min().reindex(made.index).fillna(0)
+    made["is_asked"] = n_asked > 0
     # The plugin was asked on both sides, and answered nothing on either.
     made["is_equivalent"] = made["is_asked"] & (made["answer"] == "none")
     result: pd.DataFrame = made.reset_index()
@@ -437,8 +437,8 @@ def pair_times(table: pd.DataFrame) -> pd.DataFrame:
 
 def _by_side(rows: pd.DataFrame, names: list[str], value: str) -> pd.DataFrame:
     """A value of each replicate, a column for the library and one for the rules."""
-    made: pd.DataFrame = means(rows, names).pivot_table(
+    pivoted: pd.DataFrame = means(rows, names).pivot_table(
         values=value, index=[*names, "replicate"], columns="side", aggfunc="first"
     )
-    found: pd.DataFrame = made.reindex(columns=[A, B])
+    found: pd.DataFrame = pivoted.reindex(columns=[A, B])
     return found

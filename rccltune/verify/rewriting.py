@@ -42,8 +42,8 @@ class TrimmedRules:
 
 def strip_evidence(text: str) -> str:
     """A rule file without what an earlier verification said in it."""
-    kept = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
-    return "\n".join(kept) + "\n"
+    remaining = (line for line in grammar.lines(text) if not line.startswith(f"# {VERIFIED_MARK}"))
+    return "\n".join(remaining) + "\n"
 
 
 def strip_comments(text: str) -> str:
@@ -73,25 +73,28 @@ def bind_to_library(text: str, release: str | None) -> str:
         return text
     lines = grammar.lines(text)
     old = [at for at, line in enumerate(lines) if grammar.instruction(line)[:1] == ["library"]]
-    kept = [line for at, line in enumerate(lines) if at not in old]
+    remaining = [line for at, line in enumerate(lines) if at not in old]
     # Where it stood; else behind what the file requires, or above its columns.
     above = [
-        at + 1 for at, line in enumerate(kept) if grammar.instruction(line)[:1] == ["requires"]
+        at + 1 for at, line in enumerate(remaining) if grammar.instruction(line)[:1] == ["requires"]
     ]
-    columns = [at for at, line in enumerate(kept) if line.startswith("# columns:")]
+    columns = [at for at, line in enumerate(remaining) if line.startswith("# columns:")]
     place = next(iter((*old, *above[-1:], *columns)), 0)
-    return "\n".join([*kept[:place], line_format.library_line(release), *kept[place:]]) + "\n"
+    return (
+        "\n".join([*remaining[:place], line_format.library_line(release), *remaining[place:]])
+        + "\n"
+    )
 
 
 def select_rules(file: RuleFile, scale: Scale) -> tuple[Rule, ...]:
     """Rules that answer at this scale, in the file's order, fallbacks marked."""
-    found: list[Rule] = []
+    selected: list[Rule] = []
     for one in file.rules:
         if one.n_nodes in (None, scale.n_nodes) and one.n_ranks in (None, scale.n_ranks):
-            before = [rule for rule in found if _takes_calls_of(rule, one)]
+            before = [rule for rule in selected if _takes_calls_of(rule, one)]
             taken = not subtract_rules((one.min_nbytes, one.max_nbytes), before)
-            found.append(replace(one, fallback=taken))
-    return tuple(found)
+            selected.append(replace(one, fallback=taken))
+    return tuple(selected)
 
 
 def _takes_calls_of(first: Rule, other: Rule) -> bool:
@@ -126,7 +129,7 @@ def clip_to_measured(
             continue
         part = replace(rule, min_nbytes=low, max_nbytes=high) if low <= high else None
         beyond = list(_around(rule, [] if part is None else [(low, high)]))
-        own = [
+        mine = [
             LeftToLibrary(
                 collective=rule.collective,
                 min_nbytes=first_,
@@ -135,8 +138,8 @@ def clip_to_measured(
             )
             for first_, last_ in beyond
         ]
-        holes = tuple(one for one in own if one not in cuts)
-        cuts |= dict.fromkeys(own)
+        holes = tuple(one for one in mine if one not in cuts)
+        cuts |= dict.fromkeys(mine)
         parts = () if part is None else (part,)
         changes[rule.line] = LineChange(parts=parts, evidence="", holes=holes)
     return rewrite_lines(text, changes, ()), tuple(cuts)
@@ -159,11 +162,11 @@ def split_hidden(text: str, rules: Sequence[Rule]) -> str:
         before.append(rule)
         if rule.fallback or rule.line is None:
             continue
-        seen = subtract_rules((rule.min_nbytes, rule.max_nbytes), firsts)
-        if seen != [(rule.min_nbytes, rule.max_nbytes)]:
-            spans = sorted([*seen, *_around(rule, seen)])
+        reachable = subtract_rules((rule.min_nbytes, rule.max_nbytes), firsts)
+        if reachable != [(rule.min_nbytes, rule.max_nbytes)]:
+            spans = sorted([*reachable, *_around(rule, reachable)])
             parts = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
-            own = tuple(() if span in seen else (_HIDDEN,) for span in spans)
+            own = tuple(() if span in reachable else (_HIDDEN,) for span in spans)
             changes[rule.line] = LineChange(parts=parts, evidence="", own=own)
     return rewrite_lines(text, changes, ())
 
@@ -196,30 +199,30 @@ def trim_rules(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -
     by_line: dict[int | None, list[RuleVerdict]] = {}
     for part in parts:
         by_line.setdefault(part.line, []).append(part)
-    kept_parts = [one for own in by_line.values() for one in own if one.is_kept]
+    kept_parts = [one for mine in by_line.values() for one in mine if one.is_kept]
     changes: dict[int, LineChange] = {}
     cuts: list[LeftToLibrary] = []
-    kept: dict[int, tuple[RuleVerdict, ...]] = {}
+    parts_by_line: dict[int, tuple[RuleVerdict, ...]] = {}
     left: dict[int | None, list[tuple[int, int]]] = {}
     for rule in rules:
-        own = by_line.get(rule.line, [])
-        if rule.line is None or not own:
+        mine = by_line.get(rule.line, [])
+        if rule.line is None or not mine:
             continue
-        stays = tuple(one for one in own if one.is_kept)
-        kept[rule.line] = stays
+        stays = tuple(one for one in mine if one.is_kept)
+        parts_by_line[rule.line] = stays
         spans = [(one.min_nbytes, one.max_nbytes) for one in stays]
         lost = [
             LeftToLibrary(
                 collective=rule.collective,
                 min_nbytes=low,
                 max_nbytes=high,
-                reason=_reason(low, high, own),
+                reason=_reason(low, high, mine),
             )
             for span in _around(rule, spans)
             for low, high in subtract_rules(span, _others(rule, kept_parts))
         ]
         cuts += lost
-        changes[rule.line] = _change(rule, stays, lost, own)
+        changes[rule.line] = _change(rule, stays, lost, mine)
         left[rule.line] = spans
     for other in rules:
         if other.fallback and other.line is not None and other.line not in by_line:
@@ -235,7 +238,7 @@ def trim_rules(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -
                 parts=tuple(replace(other, min_nbytes=a, max_nbytes=b) for a, b in spans),
                 evidence="" if spans else "verify: goes with the rule before it, and was not timed",
             )
-    return TrimmedRules(text=rewrite_lines(text, changes, ()), cuts=tuple(cuts), kept=kept)
+    return TrimmedRules(text=rewrite_lines(text, changes, ()), cuts=tuple(cuts), kept=parts_by_line)
 
 
 def _others(rule: Rule, kept: Iterable[RuleVerdict]) -> list[RuleVerdict]:
@@ -264,8 +267,8 @@ def _reason(low: int, high: int, parts: Sequence[RuleVerdict]) -> str:
 
 
 def _why(part: RuleVerdict) -> str:
-    said = part.reason or part.state.value
-    return f"{said}, {part.gain}" if part.gain is not None and "x (" not in said else said
+    reason = part.reason or part.state.value
+    return f"{reason}, {part.gain}" if part.gain is not None and "x (" not in reason else reason
 
 
 def _change(
@@ -336,8 +339,8 @@ def drop_unneeded_needs(
         for pair in file.needs
         if not file.rules or (pair == LL128_FORCED and not uses_ll128 and pair not in environment)
     )
-    kept = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
-    return "\n".join(kept) + "\n", names
+    remaining = (line for line in grammar.lines(text) if not _needs_one_of(line, names))
+    return "\n".join(remaining) + "\n", names
 
 
 def _needs_one_of(line: str, names: Sequence[str]) -> bool:

@@ -155,9 +155,9 @@ def _ranges(rules: Sequence[Rule]) -> Iterator[tuple[Collective, int, int]]:
             )
         yield rule.collective, rule.min_nbytes, rule.max_nbytes
     for collective in dict.fromkeys(rule.collective for rule in rules):
-        own = [rule for rule in rules if rule.collective is collective]
-        whole = (0, max(rule.max_nbytes for rule in own))
-        for low, high in subtract_rules(whole, own):
+        mine = [rule for rule in rules if rule.collective is collective]
+        whole = (0, max(rule.max_nbytes for rule in mine))
+        for low, high in subtract_rules(whole, mine):
             yield collective, low, high
 
 
@@ -170,9 +170,9 @@ def _timings(
     sides = verifying.sides
     timed: list[Step] = []
     for collective, sizes in sides.swept.items():
-        own = [rule for rule in rules if rule.collective is collective]
+        mine = [rule for rule in rules if rule.collective is collective]
         for nbytes in sizes if collective in probes.ADDING else ():
-            if not any(rule.reaches(nbytes) for rule in own):
+            if not any(rule.reaches(nbytes) for rule in mine):
                 continue
             call = CollectiveCall(collective, sides.dtype, sides.op, _OUT, nbytes)
             settings = [IDLE, RULES]
@@ -195,7 +195,7 @@ def _fastest(verifying: OngoingVerification) -> dict[tuple[Collective, int], Set
     scale = verifying.scale
     samples = load_frame(done.session, verifying.reporter)
     options = ChoiceOptions(arch=done.session.fingerprint.arch_or_vendor)
-    found = {}
+    signatures = {}
     for zone in choose(samples, options).zones:
         for nbytes in verifying.sides.swept.get(zone.target.collective, ()):
             if (
@@ -203,8 +203,8 @@ def _fastest(verifying: OngoingVerification) -> dict[tuple[Collective, int], Set
                 and zone.target.scale == scale
                 and zone.min_nbytes <= nbytes <= zone.max_nbytes
             ):
-                found[zone.target.collective, nbytes] = zone.setting
-    return found
+                signatures[zone.target.collective, nbytes] = zone.setting
+    return signatures
 
 
 def refuse_other_bits(orders: pd.DataFrame, name: str, rules: Sequence[Rule], where: str) -> None:
@@ -220,17 +220,17 @@ def refuse_other_bits(orders: pd.DataFrame, name: str, rules: Sequence[Rule], wh
         VerificationError: which call has other bits.
     """
     trees = {}
-    wanted = {rule.collective for rule in rules} & set(probes.ADDING)
-    for collective in wanted:
-        own = orders[orders["collective"] == collective.value].sort_values("nbytes")
-        if not probes.is_one_tree(own):
+    collectives = {rule.collective for rule in rules} & set(probes.ADDING)
+    for collective in collectives:
+        rows_of_one = orders[orders["collective"] == collective.value].sort_values("nbytes")
+        if not probes.is_one_tree(rows_of_one):
             raise VerificationError(
-                f"{collective.value}: {_first_other(own)}",
+                f"{collective.value}: {_first_other(rows_of_one)}",
                 where=where,
                 hint="probe here again, and choose anew: rccltune sweep --same-bits, rccltune "
                 "emit-config --same-bits --force.",
             )
-        trees[collective] = str(own["tree"].iloc[0])
+        trees[collective] = str(rows_of_one["tree"].iloc[0])
     if bits_name(trees) != name:
         raise VerificationError(
             f"results keep their bits here, but these are {bits_name(trees)} and not {name}",

@@ -77,26 +77,26 @@ class SiteAndIdle:
             for nbytes in sorted(measured):
                 by_octave.setdefault(nbytes.bit_length(), []).append(nbytes)
             for own in by_octave.values():
-                found = self.over(collective, own)
-                if found is not None:
+                difference = self.over(collective, own)
+                if difference is not None:
                     yield IdleEffect(
                         collective=collective,
                         min_nbytes=own[0],
                         max_nbytes=own[-1],
-                        ratio=found.ratio(),
-                        is_equal=is_equal(found, EQUAL),
+                        ratio=difference.ratio(),
+                        is_equal=is_equal(difference, EQUAL),
                     )
 
 
 def _in_starts(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """Timings of starts in turns, by the timing mode that counts."""
-    own = table[
+    timings = table[
         (table["purpose"] == plan.SITE)
         & (table["step"] == plan.MEASURE)
         & (table["time_us"] > 0)
         & (table["setting"] == str(setting))
     ]
-    return by_timing(own)
+    return by_timing(timings)
 
 
 def _by_start(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -112,8 +112,8 @@ def _by_start(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _by_size(logs: pd.DataFrame) -> pd.DataFrame:
     """Means over placements, a column a size, rising."""
-    found: pd.DataFrame = logs.T.groupby(level="nbytes").mean().T
-    return found
+    by_size: pd.DataFrame = logs.T.groupby(level="nbytes").mean().T
+    return by_size
 
 
 def _weights(called: npt.NDArray[np.int64], swept: npt.NDArray[np.int64]) -> Array:

@@ -74,8 +74,8 @@ class RuleVerdict(Rule):
     @classmethod
     def of(cls, rule: Rule, state: RuleState, reason: str = "") -> RuleVerdict:
         """A verdict on a whole rule."""
-        own = {one.name: getattr(rule, one.name) for one in fields(Rule)}
-        return cls(**own, state=state, reason=reason)
+        values = {one.name: getattr(rule, one.name) for one in fields(Rule)}
+        return cls(**values, state=state, reason=reason)
 
     @property
     def rule(self) -> Rule:

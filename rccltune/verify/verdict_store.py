@@ -82,8 +82,8 @@ def used_session(folder: Path) -> Path:
 
 def verdict_files(folder: Path) -> tuple[Path, ...]:
     """All verdicts of a session, that of any placement first."""
-    found = [folder / VERDICT_FILE, *sorted(folder.glob(f"{_VERDICT}_*.json"))]
-    return tuple(path for path in found if path.exists())
+    files = [folder / VERDICT_FILE, *sorted(folder.glob(f"{_VERDICT}_*.json"))]
+    return tuple(path for path in files if path.exists())
 
 
 def read_verdict(folder: Path, name: str) -> VerdictFile | None:
@@ -115,10 +115,10 @@ def keep_failure(folder: Path, name: str, rules: Path) -> Iterator[None]:
     try:
         yield
     except VerificationError as error:
-        made = FailedVerification(
+        record = FailedVerification(
             path=str(rules), sha256=sha256, message=error.message, hint=error.hint
         )
-        store.write_derived(folder, path.name, made)
+        store.write_derived(folder, path.name, record)
         raise
     path.unlink(missing_ok=True)
 
@@ -149,9 +149,9 @@ def refused(folder: Path, content: bytes) -> FailedVerification | None:
 
 def _all_refused(folder: Path) -> Iterator[FailedVerification]:
     for path in sorted(folder.glob(f"{_REFUSED}*.json")):
-        made = store.read_derived(folder, path.name, FailedVerification)
-        if made is not None:
-            yield made
+        record = store.read_derived(folder, path.name, FailedVerification)
+        if record is not None:
+            yield record
 
 
 def _beside(name: str) -> str:

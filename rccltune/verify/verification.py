@@ -259,15 +259,15 @@ def _check_machine(file: RuleFile, request: VerifyRequest, site: Site) -> None:
     """
     other = of_another_machine(file.requires, site.fingerprint)
     if other:
-        wanted = ", ".join(f"{one.name}={one.wanted}" for one in other)
+        requirements = ", ".join(f"{one.name}={one.wanted}" for one in other)
         maker = site.fingerprint.vendor.name if site.fingerprint.vendor is not None else ""
         words = (
             f"{one.name}={one.found}" if one.found is not None else f"{maker}'s GPUs"
             for one in other
         )
-        found = ", ".join(dict.fromkeys(words))
+        machine_words = ", ".join(dict.fromkeys(words))
         raise InputFileError(
-            f"this file requires a machine with {wanted}, and this one has {found}",
+            f"this file requires a machine with {requirements}, and this one has {machine_words}",
             where=str(request.rules),
             hint="verify it on such a machine, in the mode that it was made for.",
         )
