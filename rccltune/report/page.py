@@ -346,7 +346,7 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
         yield (
             name,
             size,
-            *(words.times(v.gain if v else None) for v in verdicts),
+            *(words.times_of_size(v.gain if v else None) for v in verdicts),
             _judged(worst.verdict, has_rule=place in ruled),
             str(worst.gain.n),
         )

@@ -32,13 +32,13 @@ def count(n: int, thing: str) -> str:
 
 
 def times(gain: Estimate | None) -> str:
-    """``1.20× (1.18 to 1.22)``, ``about 1.20×`` of two replicates; a dash for what is not known."""
-    if gain is None:
-        return DASH
-    # Of two, Student's t is 12.7: the interval says nothing but that.
-    if gain.n <= 2:
-        return f"about {gain.value:.2f}×"
-    return f"{gain.value:.2f}× ({gain.low:.2f} to {gain.high:.2f})"
+    """``1.20× (1.18 to 1.22)``; a dash for what is not known."""
+    return f"{gain.value:.2f}× ({gain.low:.2f} to {gain.high:.2f})" if gain else DASH
+
+
+def times_of_size(gain: Estimate | None) -> str:
+    """As :func:`times`, but ``about 1.20×`` of two communicators: their interval says nothing."""
+    return f"about {gain.value:.2f}×" if gain and gain.n <= 2 else times(gain)
 
 
 def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
