@@ -21,7 +21,7 @@ from rccltune.measure.site import Site, SiteRequest
 from rccltune.measure.sweep_result import SweepResult
 from rccltune.model import defaults
 from rccltune.model.brief import brief
-from rccltune.model.errors import VerificationError
+from rccltune.model.errors import BudgetError, VerificationError
 from rccltune.model.measurement import Notice
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import LL128_FORCED
@@ -163,7 +163,11 @@ def tune(
         return result
     forced.measuring.budget_s = left_s
     reporter.say(f"Session: {forced.folder}, with {'='.join(LL128_FORCED)}")
-    forced_proof = prove(forced, showing_s, proof)
+    try:
+        forced_proof = prove(forced, showing_s, proof)
+    except BudgetError:
+        reporter.say(f"The budget ended before {forced.folder} was measured; --budget gives more")
+        return result
     forced_result = _report_session(forced_proof, reporter, confirms, showing_s)
     result = replace(result, forced=forced_result)
     return _export_forced(result, forced_result, reporter) if forced_proof.is_better else result

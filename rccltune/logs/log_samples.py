@@ -198,7 +198,7 @@ def _find_unusable(
     def of_curve(read: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
         return np.array([read(one) for one in curves])[rows["key"]]
 
-    # The summary counts wrong half-rows; where none shows which, none can be trusted.
+    # The summary counts wrong results; where no row shows which, none can be trusted.
     all_wrong = run.out_of_bounds > 0 and not (rows["wrong"] > 0).any()
     is_forced = of_curve(lambda one: one.setting.role is Role.FORCED)
     bypassed = run.timings["bypassed"].to_numpy()

@@ -14,7 +14,7 @@ from rccltune.machine.conf_files import find_home
 from rccltune.machine.sysroot import SystemRoot
 from rccltune.machine.system import System
 
-_SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
+SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def read_host_state(system: System) -> HostState:
             "memlock": _soft_limit(resource.RLIMIT_MEMLOCK),
         },
         n_cpus=len(os.sched_getaffinity(0)),
-        shm_free=_free_bytes(_SHM),
+        shm_free=_free_bytes(SHM),
         gpu_processes=processes or nvidia.list_processes(os.environ),
     )
 

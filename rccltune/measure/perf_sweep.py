@@ -40,7 +40,7 @@ from rccltune.measure.sweep_result import (
 )
 from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
-from rccltune.model.errors import CommandLineError, LaunchError, MachineError
+from rccltune.model.errors import BudgetError, CommandLineError, LaunchError, MachineError
 from rccltune.model.failure import ExcludedSetting
 from rccltune.model.measurement import Sweep
 from rccltune.model.ranges import Range
@@ -336,7 +336,7 @@ def measure_with_perf(
         stays: let ranks with our plugin wait for more; who says so closes the sweep.
 
     Raises:
-        CommandLineError: the budget allows nothing.
+        BudgetError: the budget allows nothing.
         LaunchError: the library as it is fails.
         MachineError: library, devices, hosts or a configuration file stand against it.
         SessionError: another writer, or the disk refuses.
@@ -365,9 +365,7 @@ def measure_with_perf(
                 hint="measure again into another session with -o.",
             )
     if not n_samples and measuring.is_over:
-        raise CommandLineError(
-            "the budget allows no timing at all", hint="give more with --budget."
-        )
+        raise BudgetError("the budget allows no timing at all", hint="give more with --budget.")
     if not n_samples:
         raise LaunchError("no run gave a time", where=str(folder / runs.FOLDER))
     table = measuring.table()

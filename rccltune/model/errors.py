@@ -68,6 +68,10 @@ class CommandLineError(RccltuneError):
     exit_code = 2
 
 
+class BudgetError(CommandLineError):
+    """The time that was allowed ended before anything was measured."""
+
+
 class InputFileError(RccltuneError):
     """A sweep.yaml or a rule file has mistakes; the message lists every one of them."""
 

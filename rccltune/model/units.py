@@ -96,7 +96,7 @@ def format_time(time_us: float) -> str:
 
 
 def short_time(time_us: float) -> str:
-    """The same without zeros at its end, for an axis: ``3 ms``."""
+    """Time as :func:`format_time` has it, without zeros at its end, for an axis: ``3 ms``."""
     number, unit = format_time(time_us).split(" ")
     return f"{float(number):g} {unit}"
 

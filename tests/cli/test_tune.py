@@ -10,7 +10,10 @@ import made
 import pytest
 from wording import lacks
 
+from rccltune import tune
 from rccltune.cli import run
+from rccltune.measure.site import SiteRequest
+from rccltune.model.reporter import Reporter
 from rccltune.rules.rule_file import read_rules
 
 pytestmark = pytest.mark.usefixtures("stand_ins", "here")
@@ -93,6 +96,29 @@ def test_ll128_has_a_file_of_its_own_which_the_sites_exports_name_where_it_is_be
     assert run(["deploy", "site", str(SESSION)]) == 0
     [handed] = Path("site").rglob("rccl_tuner_*.csv")
     assert read_rules(handed.read_bytes()).needs == file.needs
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_budget_that_ends_before_ll128_is_forced_leaves_the_sites_rules(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first session proved is the answer, and is handed over."""
+    report_session = tune._report_session
+
+    def leave_a_moment(
+        proof: tune._Proof, reporter: Reporter, confirms: SiteRequest | None, left_s: float
+    ) -> tune.TuneResult:
+        result = report_session(proof, reporter, confirms, left_s)
+        measuring = proof.prepared.measuring
+        measuring.budget_s = 0.0
+        measuring.budget_s = 0.001 - (measuring.remaining_s() or 0.0)
+        return result
+
+    monkeypatch.setattr(tune, "_report_session", leave_a_moment)
+    assert run(["tune", *made.words(made.node(here / "node.yaml"))]) == 0
+    assert "The budget ended before" in " ".join(capsys.readouterr().err.split())
+    assert read_rules(OWN.read_bytes()).rules
+    assert run(["deploy", "site", str(SESSION)]) == 0
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from rccltune.machine.findings import Finding, notes, warns
-from rccltune.machine.host_state import HostState
+from rccltune.machine.host_state import SHM, HostState
 from rccltune.machine.pci import DEVICES
 
 _CPUS: Final = "sys/devices/system/cpu"
 _GIB: Final = 1 << 30
-_SHM: Final = "/dev/shm"  # noqa: S108 - looked at, never written
 _MIN_SHM: Final = 8 * _GIB
 _MIN_FILES: Final = 4096
 _MIN_MEMLOCK: Final = 32 * _GIB
@@ -100,13 +99,13 @@ def check_shared_memory(host: HostState) -> Iterator[Finding]:
     """Ranks of one node meet in /dev/shm."""
     free = host.shm_free
     if free is not None and free < _MIN_SHM:
-        n_stale = sum(name.startswith("nccl-") for name in host.root.entries(_SHM) or ())
+        n_stale = sum(name.startswith("nccl-") for name in host.root.entries(SHM) or ())
         stale = f", and {n_stale} segments of other or dead jobs" if n_stale else ""
         clear = "where no job of yours runs, rm /dev/shm/nccl-*; " if n_stale else ""
         yield warns(
             "shared-memory",
-            f"{_SHM} has {free / _GIB:.2g} GiB free{stale}; 8 GiB are enough for a node's ranks",
-            _SHM,
+            f"{SHM} has {free / _GIB:.2g} GiB free{stale}; 8 GiB are enough for a node's ranks",
+            SHM,
             remedy=f"{clear}in a container: --ipc=host or --shm-size=16g; else sudo mount -o "
             "remount,size=16g /dev/shm",
         )
