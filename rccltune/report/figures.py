@@ -175,8 +175,8 @@ def speedup(tables: FigureTables) -> Figure | None:
         mine = mine.assign(ratio=(mine["base_us"] / mine["time_us"]).clip(lower=_SLOWEST))
         _lines(axes, mine, "ratio", tables.of(panel).rules)
         style.sizes_axis(axes, mine["nbytes"])
-        low, high = mine["ratio"].min(), mine["ratio"].max()
-        style.ratio_axis(axes, low, high, "baseline's time / time", least=_SLOWEST)
+        ratios = _few(mine)["ratio"]
+        style.ratio_axis(axes, ratios.min(), ratios.max(), "baseline's time / time", least=_SLOWEST)
         _finish(axes, panel, mine, "ratio", tables)
     style.legend_below(figure)
     return figure
