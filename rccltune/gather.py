@@ -213,7 +213,11 @@ def gather_session(folder: Path) -> ArchiveContent:
         CommandLineError: there is no session.
     """
     if not (folder / "session.json").is_file():
-        raise CommandLineError(f"there is no session in {folder}; 'machine' describes this machine")
+        raise CommandLineError(
+            "there is no session here",
+            where=str(folder),
+            hint="name its folder; the word machine describes this machine.",
+        )
     names = NameHasher()
     content = ArchiveContent(f"session {folder}", hosts=names.hosts)
     for path in sorted(one for one in folder.rglob("*") if one.is_symlink() or not one.is_dir()):

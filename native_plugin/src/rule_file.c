@@ -458,7 +458,8 @@ bool rule_file_parse(struct text content, struct rule_file *file)
     (void)text_skip(&content, "\xef\xbb\xbf"); /* a byte-order mark, as some editors leave it */
     if (is_stump(content)) {
         parser.line = 1;
-        note(&parser, FINDING_ERROR, "cut", "the file is empty, or ends in its first word");
+        note(&parser, FINDING_ERROR, "cut",
+             content.left != 0 ? "the file ends in its first word" : "the file is empty");
         return !parser.no_memory;
     }
     parser.line = text_first_binary_line(content);

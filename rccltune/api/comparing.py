@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rccltune.api.arguments import LogReporter, Place, options_of, path_of
-from rccltune.compare.comparison import are_sessions, prepare, read_catalog, request_of
 from rccltune.compare.comparison import compare as measure_comparison
+from rccltune.compare.comparison import prepare
+from rccltune.compare.comparison_request import are_sessions, read_catalog, request_of
 from rccltune.compare.offline import compare_sessions
 from rccltune.compare.results import ComparisonResult
 from rccltune.model import defaults

@@ -6,6 +6,7 @@ Nothing heavy is imported here: ``rccltune --help`` costs what click costs.
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 import tempfile
 import traceback
@@ -15,7 +16,7 @@ from typing import Any, Final
 import click
 
 from rccltune.cli.console import Answer, put, take_over, talk
-from rccltune.model.errors import RccltuneError, SessionError
+from rccltune.model.errors import CommandLineError, RccltuneError, SessionError
 from rccltune.model.text import join_lines, unknown
 from rccltune.model.version import __version__
 
@@ -147,6 +148,7 @@ def run(arguments: list[str]) -> int:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     answer = Answer(is_wanted="--json" in ours)
     try:
+        _check_order(ours)
         # Without standalone mode click returns the code of --help and raises everything else.
         done = group.main(arguments, "rccltune", standalone_mode=False, obj=answer)
         code = int(done or 0)
@@ -156,6 +158,21 @@ def run(arguments: list[str]) -> int:
         answer.fields["exit_code"] = code
     answer.write()
     return code
+
+
+def _check_order(arguments: list[str]) -> None:
+    """Stop where options stand before the verb that has them, with the call that was meant.
+
+    Raises:
+        CommandLineError: they do.
+    """
+    place = next((at for at, word in enumerate(arguments) if word in _VERBS), 0)
+    before, verb = arguments[:place], arguments[place : place + 1]
+    if before and before[0].partition("=")[0] in _options(verb[0]) - {"-h", "--help"}:
+        meant = shlex.join(["rccltune", *verb, *before, *arguments[place + 1 :]])
+        raise CommandLineError(
+            f"{before[0]} is an option of {verb[0]}, and stands behind it", hint=f"write {meant}"
+        )
 
 
 def _explain(error: Exception, fields: dict[str, Any]) -> int:

@@ -19,7 +19,7 @@ from rccltune.model.text import JoinedLines, join_lines
 from rccltune.model.units import format_size
 
 if TYPE_CHECKING:
-    from rccltune.compare.comparison import ComparisonRequest
+    from rccltune.compare.comparison_request import ComparisonRequest
     from rccltune.compare.results import ComparisonResult
     from rccltune.compare.sides import CatalogRow
     from rccltune.variants.catalog import Catalog
@@ -136,30 +136,31 @@ def compare(
     here, 5 A or a library cannot run, 7 the folder has another comparison or is no session, 8
     undecided somewhere, 9 B slower, wrong or failed.
     """
-    from rccltune.compare import comparison
-    from rccltune.compare.bits_comparison import SHARED
+    # What is wrong in the command is said before anything that takes seconds to import.
+    from rccltune.compare.comparison_request import are_sessions, read_catalog, request_of
 
-    known = comparison.read_catalog(sides)
     if lists:
-        _list(console, known, options)
+        _list(console, read_catalog(sides), options)
         return
     if a is None or b is None:
         raise click.UsageError("name two sides, A and B; --list shows the named ones", context)
-    if share_gpus:
-        if not bits:
-            raise click.UsageError("ranks that share a GPU have no times: --bits alone", context)
-        options["env"] = {**SHARED, **options["env"]}
-    if comparison.are_sessions(a, b):
+    if share_gpus and not bits:
+        raise click.UsageError("ranks that share a GPU have no times: --bits alone", context)
+    if are_sessions(a, b):
         if bits:
             raise click.UsageError("--bits compares sides that are probed, not sessions", context)
         from rccltune.compare.offline import compare_sessions
 
         done = compare_sessions(Path(a), Path(b), margin / 100)
     else:
-        request = comparison.request_of(
+        if share_gpus:
+            from rccltune.compare.bits_comparison import SHARED
+
+            options["env"] = {**SHARED, **options["env"]}
+        request = request_of(
             (a, b),
             options,
-            known=known,
+            known=read_catalog(sides),
             folder=output,
             margin=margin / 100,
             n_starts=starts,

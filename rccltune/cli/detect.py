@@ -12,7 +12,7 @@ import click
 
 from rccltune.cli.console import DEFAULT_SESSION, Console, common, table
 from rccltune.cli.help import verb
-from rccltune.cli.shared_options import FOLDER
+from rccltune.cli.shared_options import FOLDER, PathToRead
 from rccltune.model.errors import CommandLineError
 from rccltune.model.text import JoinedLines, join_lines
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("session", required=False, type=FOLDER)
 @click.option(
     "--root",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    type=PathToRead(path_type=Path, file_okay=False, exists=True),
     envvar="RCCLTUNE_SYSROOT",
     help="Look at the captured machine in this folder instead of this one.",
 )

@@ -13,6 +13,7 @@ import click
 from rccltune.cli.console import DEFAULT_SESSION, TextParameter, with_options
 from rccltune.cli.help import grouped
 from rccltune.model import defaults
+from rccltune.model.errors import CommandLineError
 from rccltune.model.settings import Mode
 from rccltune.model.vocabulary import Collective
 
@@ -49,8 +50,32 @@ def _percent(text: str) -> float:
 
 PERCENT = TextParameter("percent", _percent)
 FOLDER = click.Path(path_type=Path, file_okay=True, dir_okay=True)
-# One that is to be read.
-FILE = click.Path(path_type=Path, exists=True)
+
+
+class PathToRead(click.Path):
+    """A path to read; what is wrong with it is told as of any file."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click hands over whatever there is
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 - a Path
+        """The path.
+
+        Raises:
+            CommandLineError: nothing is there, or it cannot be read.
+        """
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            message = error.message
+            if param is not None and ctx is not None and not Path(value).exists():
+                message = f"what {param.get_error_hint(ctx)} names is not there"
+            raise CommandLineError(message, where=str(value), hint="correct its path.") from error
+
+
+FILE = PathToRead(path_type=Path, exists=True)
 
 
 def allow_need_option(command: F) -> F:

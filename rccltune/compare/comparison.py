@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rccltune.compare import results
+from rccltune.compare.comparison_request import ComparisonRequest
 from rccltune.compare.explaining import explain_differences
 from rccltune.compare.judging import A, B
 from rccltune.compare.known_changes import NewerSide, ReleaseChange, find_known_changes
 from rccltune.compare.reasons import NO_TUNER, PERHAPS, add_reasons
 from rccltune.compare.results import ComparisonResult
-from rccltune.compare.sides import WORDS, Side, check_entries, parse_side
+from rccltune.compare.sides import Side, check_entries
 from rccltune.compare.turns import MeasuredSide, OngoingComparison
 from rccltune.launch import signals
 from rccltune.launch.variables import (
@@ -35,8 +36,6 @@ from rccltune.measure.launcher import end_leftovers
 from rccltune.measure.passes import SweepScope
 from rccltune.measure.paths_here import paths_here
 from rccltune.measure.perf_sweep import call_words, tuner_of_baseline
-from rccltune.measure.request import Request, merge_request
-from rccltune.measure.sweep_schema import PERF
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError, SessionError
 from rccltune.model.measurement import Sweep
@@ -48,12 +47,11 @@ from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
 from rccltune.releases import name_library, release_of
-from rccltune.rules.refusals import content_of
+from rccltune.rules.rule_file import read_rules
 from rccltune.session import files, lock, store
 from rccltune.session.store import another
 from rccltune.simulate import compiled
 from rccltune.variants.availability import VariantSite
-from rccltune.variants.catalog import Catalog, load_catalog
 from rccltune.variants.paths_past import PathPast
 
 if TYPE_CHECKING:
@@ -63,25 +61,6 @@ if TYPE_CHECKING:
 
 # Of this side where nobody knows better; it asks a tuner in every library.
 _COLLECTIVE: Final = Collective.ALL_REDUCE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonRequest:
-    """A question of a user.
-
-    Attributes:
-        sweep_request: where it runs, sizes, type and operation, as of a sweep.
-        margin: share by which equal sides may differ.
-        n_starts: of either side.
-    """
-
-    folder: Path
-    a: Side
-    b: Side
-    sweep_request: Request
-    margin: float
-    n_starts: int
-    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,65 +78,6 @@ class PreparedComparison:
         """Sentences that a user should know before it starts."""
         remarks = [line for one in self.sides for line in one.instrument.site.remarks]
         return tuple(dict.fromkeys(remarks))
-
-
-def read_catalog(path: Path | None) -> Catalog:
-    """The catalog, with a user's own file of named sides behind it.
-
-    Raises:
-        InputFileError: the file cannot be read, or has mistakes.
-    """
-    if path is None:
-        return load_catalog()
-    content = content_of(path, "the file of sides")
-    return load_catalog(content.decode("utf-8", errors="replace"), str(path))
-
-
-def request_of(
-    words: tuple[str, str],
-    options: Mapping[str, Any],
-    *,
-    known: Catalog,
-    folder: Path,
-    margin: float,
-    n_starts: int,
-    force: bool,
-) -> ComparisonRequest:
-    """Read what a user asks from the words of both sides and options of a sweep.
-
-    Raises:
-        CommandLineError: a word that is no side, or options that do not fit together.
-        InputFileError: the plugin refuses a rule file.
-    """
-    sweep_request = merge_request(None, options, runner=PERF)
-    settings = sweep_request.sweep.settings
-    if len(settings) > 1:
-        raise CommandLineError("both sides are forced to one --setting")
-    a, b = (parse_side(one, known, *settings) for one in words)
-    return ComparisonRequest(
-        folder=folder,
-        a=a,
-        b=b,
-        sweep_request=sweep_request,
-        margin=margin,
-        n_starts=n_starts,
-        force=force,
-    )
-
-
-def are_sessions(a: str, b: str) -> bool:
-    """Whether two sessions are to be compared, offline.
-
-    Raises:
-        CommandLineError: one of the two is a folder.
-    """
-    folders = [one not in ("", *WORDS) and Path(one).is_dir() for one in (a, b)]
-    if any(folders) and not all(folders):
-        raise CommandLineError(
-            "one side is a folder and the other is none",
-            hint="name two sessions, which are compared offline, or two sides to measure.",
-        )
-    return all(folders)
 
 
 def prepare(request: ComparisonRequest) -> PreparedComparison:
@@ -470,10 +390,13 @@ def _remarks(measuring: OngoingComparison) -> list[str]:
     for one in measuring.sides:
         differences += _choosing(measuring, one)
         if one.side.rules and (measuring.untimed_calls(one)["answer"].isin(("", "none"))).all():
-            scale = one.instrument.site.scale
-            differences.append(
-                f"{one.side.name} answers nothing here: no rule of it is for {scale}"
+            has_rules = read_rules(one.side.rules.encode()).rules
+            why = (
+                f"no rule of it is for {one.instrument.site.scale}"
+                if has_rules
+                else "no rule in it"
             )
+            differences.append(f"{one.side.name} answers nothing here: {why}")
     return differences
 
 

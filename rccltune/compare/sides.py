@@ -34,6 +34,7 @@ _LIBRARIES: Final = ("torch", "real")
 # A side even where a folder has such a name; ./torch is the folder.
 WORDS: Final = (SITE, _IDLE, *_LIBRARIES)
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_CORRECT: Final = "correct its path."
 _LIBRARY: Final = re.compile(r".*\.so(\.\d+)*")
 
 
@@ -190,7 +191,7 @@ def _library_of(word: str) -> Path | None:
 def _existing(word: str) -> Path:
     path = Path(word)
     if not path.is_file():
-        raise CommandLineError(f"there is no library '{word}'")
+        raise CommandLineError("there is no such library", where=word, hint=_CORRECT)
     return path.absolute()
 
 
@@ -213,7 +214,7 @@ def _read(word: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Text of a rule file, and the variables that it needs."""
     path = Path(word)
     if not path.is_file():
-        raise CommandLineError(f"there is no rule file '{word}'")
+        raise CommandLineError("there is no such rule file", where=word, hint=_CORRECT)
     file = read_accepted(path.read_bytes(), path)
     check_needs(file.needs, (), where=word)
     return path.read_text(encoding="utf-8"), file.needs

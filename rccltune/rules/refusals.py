@@ -51,6 +51,12 @@ def read_accepted(content: bytes, where: Path, hint: str | None = None) -> RuleF
     Raises:
         InputFileError: every mistake for which the plugin refuses it, with its line.
     """
+    if not content:
+        raise InputFileError(
+            "this rule file is empty, and the plugin refuses it",
+            where=str(where),
+            hint="copy it again, or make one: rccltune emit-config.",
+        )
     file = read_rules(content)
     if file.errors:
         mistakes = [finding.at(where) for finding in file.errors]
@@ -58,7 +64,5 @@ def read_accepted(content: bytes, where: Path, hint: str | None = None) -> RuleF
         n_more = sum(map(bool, others))
         more = f"; {n_more} more line{'s' * (n_more > 1)}" * bool(n_more)
         mistakes += [f"read otherwise without our plugin: {first}{more}"] * bool(first)
-        if not content.strip():
-            hint = "copy the file again, or make one: rccltune emit-config."
         raise refusal("the plugin refuses this file:", mistakes, where, hint)
     return file

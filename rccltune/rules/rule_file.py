@@ -134,7 +134,7 @@ def read_rules(content: bytes) -> RuleFile:
     # One character a byte, as the plugin counts them.
     text = content.decode("latin-1")
     if is_stump(text):
-        what = "the file is empty, or ends in its first word"
+        what = "the file ends in its first word" if text else "the file is empty"
         return RuleFile(rules=(), findings=(_error(1, "cut", what),))
     reader = _Reader()
     for number, line in enumerate(grammar.lines(text), start=1):

@@ -134,7 +134,7 @@ def test_what_a_file_is_bound_to_is_said(
 @pytest.mark.parametrize(
     ("text", "said", "lines"),
     [
-        ("", "Hint: copy the file again", 0),
+        ("", "Hint: copy it again", 0),
         ("allreduce,0,9,rng,ll,-1,1,8\n" * 9, "Hint: correct these lines", 1),
     ],
 )

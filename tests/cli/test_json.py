@@ -80,7 +80,7 @@ def test_a_bug_and_an_interrupt_are_one_object(
         ("--json fti", "no option of rccltune"),
         ("fti --json", "unknown command 'fti'"),
         ("explain --json", "Missing argument"),
-        ("explain none.csv --json", "does not exist"),
+        ("--json explain none.csv", "--json is an option of explain"),
         ("tune --simulate mi999 --json", "unknown simulated node 'mi999'"),
     ],
 )
@@ -92,6 +92,21 @@ def test_a_mistake_on_the_command_line_is_one_object(
     object_ = told(capsys, *words.split())
     assert said in object_["error"]
     assert object_["exit_code"] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("explain none --json", "compare none.csv site --json", "compare site none.so --json"),
+        *("gather none --json", "detect --root none --json", "sweep --hostfile none --json"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(
+    words: str, capsys: pytest.CaptureFixture[str], here: Path
+) -> None:
+    """In a field of its own, as of any other error."""
+    del here
+    assert Path(told(capsys, *words.split())["where"]).stem == "none"
 
 
 def test_a_result_and_what_ended_the_command_are_one_object(

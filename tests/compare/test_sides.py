@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rccltune.compare.comparison import are_sessions
+from rccltune.compare.comparison_request import are_sessions
 from rccltune.compare.sides import Side, list_sides, parse_side
 from rccltune.model.errors import CommandLineError, InputFileError, RccltuneError
 from rccltune.model.settings import IDLE, RULES, Setting
@@ -83,8 +83,8 @@ def test_a_setting_is_forced_where_a_side_answers_nothing_else() -> None:
     ("text", "said"),
     [
         ("chanels-32", "did you mean channels"),
-        ("missing.so", "no library"),
-        ("missing.csv", "no rule file"),
+        ("missing.so", "no such library"),
+        ("missing.csv", "no such rule file"),
         ("tree/nothing", "unknown protocol"),
         ("-/ll", "no algorithm and protocol"),
         ("idle+tree/ll", "two things"),

@@ -66,7 +66,7 @@ def test_every_answer_stands_in_the_document(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [
-        (None, 2, "does not exist"),
+        (None, 2, "is not there"),
         (b"", 6, "empty"),
         (b"\n  \n", 6, "nothing but blanks"),
         (b"NCCL\0INFO\n", 6, "zero byte"),
