@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 from rccltune.compare.sides import Side
-from rccltune.deploy.folder import README
+from rccltune.deploy.folder import NOT_VERIFIED, README
 from rccltune.measure.request import Request
+from rccltune.model import grammar
 from rccltune.model.errors import CommandLineError
 from rccltune.model.estimate import Estimate
 from rccltune.model.measurement import Fingerprint
-from rccltune.model.rule import Rule
+from rccltune.model.rule import RESTORES, Rule, RuleState
 from rccltune.model.settings import RULES, Scale
 from rccltune.releases import exact_release
 from rccltune.rules.placement_files import file_name
 from rccltune.rules.refusals import content_of, read_accepted
 from rccltune.rules.requirements import of_another_machine, requirements_of
 from rccltune.rules.rule_file import RuleFile
+from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session import store
 from rccltune.verify import verdict_store
 from rccltune.verify.rewriting import select_rules
@@ -28,6 +32,10 @@ from rccltune.verify.verdict import RuleVerdict
 
 # How a difference begins that the plugin takes with a warning.
 LIBRARY: Final = "library: "
+
+
+# As a verification writes it above a rule.
+_PROVEN_GAIN: Final = re.compile(rf"# {VERIFIED_MARK} ([\d.]+)x \(([\d.]+) to ([\d.]+)\)")
 
 
 class Standing(str, Enum):
@@ -54,7 +62,8 @@ class CheckedRule:
     Attributes:
         gain: time of the library over that of the rule, in the mean over the sizes called; None
             where nothing was timed.
-        verified: the same as verification found it; None where that is not kept.
+        verified: the same as verification found it, ``n`` 0 where a rule file's comment says it;
+            None where nothing does.
         reason: a sentence where the rule does not hold.
     """
 
@@ -128,7 +137,8 @@ class RulesToCheck:
 
     Attributes:
         request: where it runs, and with what.
-        verified: rules that its session's verdict keeps; None where there is no verdict.
+        verified: rules that its session's verdict keeps, or, of a file that lies apart from its
+            session, those with a proven gain above them; None where there is no verdict.
         differences: what of the file itself is not as it was.
         unknown: what of it cannot be compared.
     """
@@ -201,7 +211,9 @@ def read_deployed_rules(directory: Path, request: Request) -> RulesToCheck:
     if f"{digest}  {rule_file.path.name}" not in readme.splitlines():
         changed = "the rule file is not the one that was deployed: its SHA-256 is not in README"
         return replace(rule_file, differences=(changed,))
-    return rule_file
+    if NOT_VERIFIED in readme:
+        return rule_file
+    return replace(rule_file, verified=_read_stated_gains(rule_file))
 
 
 def read_rule_file(path: Path, request: Request) -> RulesToCheck:
@@ -211,6 +223,26 @@ def read_rule_file(path: Path, request: Request) -> RulesToCheck:
         InputFileError: the plugin refuses it.
     """
     return _read(path, request)
+
+
+def _read_stated_gains(rule_file: RulesToCheck) -> tuple[RuleVerdict, ...]:
+    """Rules with the gain that the comments above them say was proven."""
+    lines = grammar.lines(grammar.text_of(rule_file.content))
+    verdicts = []
+    for rule in rule_file.file.rules:
+        comments = list(takewhile(_is_comment, reversed(lines[: (rule.line or 1) - 1])))
+        match = next(filter(None, map(_PROVEN_GAIN.match, comments)), None)
+        if match is not None:
+            restores = any(RESTORES in comment for comment in comments)
+            state = RuleState.RESTORES if restores else RuleState.PROVEN
+            value, low, high = map(float, match.groups())
+            gain = Estimate(value=value, low=low, high=high, n=0)
+            verdicts.append(replace(RuleVerdict.of(rule, state), gain=gain))
+    return tuple(verdicts)
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("# ")
 
 
 def _read(path: Path, request: Request) -> RulesToCheck:

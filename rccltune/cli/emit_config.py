@@ -12,6 +12,7 @@ from rccltune.cli.shared_options import (
     FOLDER,
     ChoiceArguments,
     choosing,
+    forced_line,
     named,
     session_argument,
 )
@@ -74,7 +75,8 @@ def emit_config(
             console.say(saved)
         console.result(plain, _file(done.text), is_file=True)
         return
-    console.result(plain, join_lines((part for part in (_text(done), saved) if part), gap="\n\n"))
+    text = _text(done, session)
+    console.result(plain, join_lines((part for part in (text, saved) if part), gap="\n\n"))
     if done.is_kept:
         deploy = named("deploy DIR", session)
         console.say(f"Next: {named('report', session)}; {deploy} hands the rules to jobs.")
@@ -95,7 +97,9 @@ def _file(text: str) -> JoinedLines:
     return join_lines(text.rstrip("\n").split("\n"))
 
 
-def _text(done: EmittedRules) -> JoinedLines:
+def _text(done: EmittedRules, session: Path) -> JoinedLines:
+    from rccltune.verify.verdict_store import used_session
+
     parts = []
     if done.is_kept:
         parts.append(
@@ -112,6 +116,9 @@ def _text(done: EmittedRules) -> JoinedLines:
     is_used = done.is_kept or done.count.rules
     if done.environment_path is not None and is_used:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
+        used = used_session(session) if done.is_kept else session
+        if done.path is not None and used != session:
+            parts.append(forced_line(used, done.path))
     return join_lines(parts)
 
 

@@ -14,7 +14,7 @@ from rccltune.cli.console import DEFAULT_SESSION, TextParameter, with_options
 from rccltune.cli.help import grouped
 from rccltune.model import defaults
 from rccltune.model.errors import CommandLineError
-from rccltune.model.settings import Mode
+from rccltune.model.settings import LL128_FORCED, Mode
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
@@ -121,6 +121,14 @@ def then_choose(session: Path) -> str:
     """Line that names the commands to run after measuring."""
     verbs = ", ".join(named(verb, session) for verb in ("fit", "emit-config", "plot"))
     return f"Next: {verbs}"
+
+
+def forced_line(used: Path, site_rules: Path) -> str:
+    """Sentence that jobs take the rules of the session with LL128 forced, not the site's."""
+    return (
+        f"That, and rccltune deploy, take the rules of {used}; {shlex.quote(str(site_rules))} is "
+        f"for jobs that must not set {LL128_FORCED[0]}."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

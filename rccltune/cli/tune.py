@@ -13,7 +13,12 @@ from rccltune.cli import sweep_perf
 from rccltune.cli.console import Console, common
 from rccltune.cli.help import verb
 from rccltune.cli.progress import shown_progress
-from rccltune.cli.shared_options import ChoiceArguments, choosing_of_tune, markdown_option
+from rccltune.cli.shared_options import (
+    ChoiceArguments,
+    choosing_of_tune,
+    forced_line,
+    markdown_option,
+)
 from rccltune.cli.sweep import check_hardware
 from rccltune.cli.sweep import sweep as _sweep
 from rccltune.cli.verify import (
@@ -212,12 +217,8 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
             lines += [*_rules(one), *_beside_rules(one, told=told)]
     if rows or used is not done:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
-    if used is not done and rows:
-        other = shlex.quote(str(done.emitted.path))
-        lines.append(
-            f"That, and rccltune deploy, take the rules of {used.folder}; {other} is for jobs that "
-            f"must not set {LL128_FORCED[0]}."
-        )
+    if used is not done and rows and done.emitted.path is not None:
+        lines.append(forced_line(used.folder, done.emitted.path))
     if done.forced and used is done:
         lines += _in_environment(done.forced, told=told)
     for each in (done, *([done.forced] if done.forced else [])):

@@ -89,7 +89,7 @@ def _evidence_lines(zone: Zone) -> list[str]:
 
 def _seen(zone: Zone) -> str:
     """What the sweep saw of a zone's sizes."""
-    parts = [f"{zone.n_sizes or 'no'} size{'s' if zone.n_sizes > 1 else ''} measured"]
+    parts = [f"chosen: {zone.n_sizes or 'no'} size{'s' if zone.n_sizes > 1 else ''} measured"]
     if zone.worst_regret is not None:
         parts.append(f"at most {_percent(zone.worst_regret)} behind the best measured setting")
     if zone.gain is not None:

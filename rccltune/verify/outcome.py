@@ -12,7 +12,7 @@ from rccltune.model import defaults
 from rccltune.model.brief import brief
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import round_record
-from rccltune.model.rule import LeftToLibrary, Rule, RuleCount, RuleState
+from rccltune.model.rule import RESTORES, LeftToLibrary, Rule, RuleCount, RuleState
 from rccltune.model.settings import Scale
 from rccltune.model.units import format_size
 from rccltune.model.vocabulary import Collective
@@ -255,6 +255,8 @@ def describe_evidence(one: RuleVerdict) -> str:
         sentence += f"; with one root {one.one_root}"
     if one.bfloat16 is not None:
         sentence += f"; in bfloat16 {one.bfloat16}"
+    if one.state is RuleState.RESTORES:
+        sentence += f"; {RESTORES}"
     if one.n_undecided:
         sentence += f"; undecided at {one.n_undecided}"
     if one.ran:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from pathlib import Path
 import pytest
 from wording import lacks
 
-from rccltune.check.bound import compare_machine
+from rccltune.check.bound import compare_machine, read_deployed_rules
 from rccltune.check.holding import choose_sizes
 from rccltune.cli import run
+from rccltune.measure.request import merge_request
+from rccltune.measure.sweep_schema import PERF
 from rccltune.model.measurement import Fingerprint
+from rccltune.model.rule import RESTORES, RuleState
 from rccltune.model.settings import Mode, Scale
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify.rewriting import select_rules
@@ -119,6 +123,24 @@ def test_a_rule_behind_another_is_no_change(swept: Path) -> None:
     assert verdict["fallbacks"] == 0
     (swept / "verdict.json").write_text(json.dumps(verdict | {"fallbacks": 1}))
     assert run(["check", "s", "--quick"]) == 0
+
+
+def test_a_deployed_folder_knows_the_gains_that_were_proven(tmp_path: Path) -> None:
+    """From the comment above each rule, as long as the file is the one that was deployed."""
+    content = rule_file(
+        RULE,
+        f"# verified: 1.02x (0.99 to 1.05) by graph over 9 sizes; {RESTORES}",
+        "allgather,5000,9000,ring,ll,-1,1,64,-1,-1",
+    ).replace(RULE.encode(), b"# verified: 1.42x (1.41 to 1.44) by graph\n" + RULE.encode())
+    (tmp_path / "rccl_tuner.csv").write_bytes(content.replace(b"#@ end 3", b"#@ end 2"))
+    digest = hashlib.sha256((tmp_path / "rccl_tuner.csv").read_bytes()).hexdigest()
+    (tmp_path / "README").write_text(f"{digest}  rccl_tuner.csv\n")
+    request = merge_request(None, {}, runner=PERF)
+    first, second = read_deployed_rules(tmp_path, request).verified or ()
+    assert str(first.gain) == "1.42x (1.41 to 1.44)"
+    assert (first.state, second.state) == (RuleState.PROVEN, RuleState.RESTORES)
+    (tmp_path / "README").write_text("another\n")
+    assert read_deployed_rules(tmp_path, request).verified is None
 
 
 def test_a_deployed_folder_checks_itself(swept: Path, tmp_path: Path) -> None:
