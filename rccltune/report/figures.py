@@ -109,7 +109,9 @@ def _verified_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
                 markeredgewidth=0.7,
                 label=name,
             )
-    rest = verdicts[~is_ruled]
+    # Two communicators that differ would show as a loss or a gain what is only undecided.
+    is_shown = is_ruled | verdicts["is_decided"]
+    rest = verdicts[~is_ruled & is_shown]
     if len(rest):
         axes.plot(
             rest["nbytes"],
@@ -121,7 +123,7 @@ def _verified_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
         )
     # What is no rule's has no band.
     inside = verdicts[["low", "high"]].where(is_ruled, axis=0)
-    drawn: pd.DataFrame = verdicts.assign(**inside)
+    drawn: pd.DataFrame = verdicts.assign(ratio=verdicts["ratio"].where(is_shown), **inside)
     return drawn
 
 

@@ -16,7 +16,7 @@ rules      a row for each rule that a job gets: ``min_nbytes``, ``max_nbytes`` (
            ``setting``, ``algorithm``, ``gain``, ``low``, ``high``, ``is_verified``,
            ``is_restoring`` (it gives back what loading a tuner takes away)
 verdicts   a row for each size and placement of a verification: ``nbytes``, ``placement``
-           (``in``, ``out``), ``ratio``, ``low``, ``high``
+           (``in``, ``out``), ``ratio``, ``low``, ``high``, ``is_decided``
 ceilings   the bus bandwidth that the slowest link allows: ``busbw``, ``words`` (how it is made
            up, and what of it was reached)
 own        a row for each size at which the library was seen to choose: ``nbytes``, ``setting``
@@ -37,6 +37,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rule import RuleState
 from rccltune.model.settings import BASELINE, Role, Setting, Target, View
 from rccltune.model.units import busbw, busbw_factor, format_size
+from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Placement
 from rccltune.model.zone import UnselectableSetting
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
@@ -56,7 +57,7 @@ _COLUMNS: Final = {
         *_SETTING,
         *("min_nbytes", "max_nbytes", "gain", "low", "high", "is_verified", "is_restoring"),
     ),
-    "verdicts": ("panel", "nbytes", "placement", "ratio", "low", "high"),
+    "verdicts": ("panel", "nbytes", "placement", "ratio", "low", "high", "is_decided"),
     "ceilings": ("panel", "busbw", "words"),
     "own": ("panel", "nbytes", "setting"),
 }
@@ -271,6 +272,7 @@ def _verdicts(
                     "ratio": one.gain.value,
                     "low": one.gain.low,
                     "high": one.gain.high,
+                    "is_decided": one.verdict is not Verdict.UNDECIDED,
                 }
 
 

@@ -114,6 +114,7 @@ def verified(tables: FigureTables, **rows: object) -> FigureTables:
             for p, r in zip(("out", "in"), ratios, strict=True)
         ]
     )
+    found["is_decided"] = found["ratio"] != 0.99
     return replace(
         tables, verdicts=found.assign(low=found["ratio"] - 0.1, high=found["ratio"] + 0.1, **rows)
     )
@@ -122,7 +123,7 @@ def verified(tables: FigureTables, **rows: object) -> FigureTables:
 def test_a_verified_gain_shows_both_placements_and_the_worse_ones_interval(
     tables: Callable[[str], FigureTables],
 ) -> None:
-    """At one size, a ring around a dot; what has no rule is a grey cross."""
+    """At one size, a ring around a dot; what is decided without a rule is a grey cross."""
     figure = drawn("gain", verified(tables("holes")))
     assert figure is not None
     [axes] = figure.axes
@@ -133,7 +134,7 @@ def test_a_verified_gain_shows_both_placements_and_the_worse_ones_interval(
     assert list(out.get_xdata()) == list(inside.get_xdata())
     assert inside.get_markerfacecolor() == "none"
     assert inside.get_markersize() > out.get_markersize() + 2
-    assert list(by_label["no rule"].get_ydata()) == [1.01, 0.99]
+    assert list(by_label["no rule"].get_ydata()) == [1.01]
     joined = [line for line in axes.lines if list(line.get_ydata()) == [1.4, 1.3]]
     assert len(joined) == 1
     assert "verified" in axes.get_title(loc="left")
