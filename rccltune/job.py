@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any, Final, TypeAlias
 
 from rccltune import plugin
-from rccltune.analyse import paired
+from rccltune.analyse import paired_intervals
 from rccltune.launch import process, signals
 from rccltune.launch.variables import chooses
 from rccltune.model.brief import brief
@@ -133,7 +133,7 @@ class JobResult:
         as_is, theirs = self._values("as-is"), self._values(kind)
         sign = -1 if self.is_rate else 1
         logs = [sign * math.log(as_is[pair] / theirs[pair]) for pair in theirs if pair in as_is]
-        return None if len(logs) < 2 else paired.mean_of(logs).ratio()
+        return None if len(logs) < 2 else paired_intervals.mean_of(logs).ratio()
 
     @property
     def is_harm(self) -> bool:

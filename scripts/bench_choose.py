@@ -48,7 +48,7 @@ from public_sweeps import (
 )
 from sample_rows import Sample
 
-from rccltune.analyse import noise
+from rccltune.analyse import intervals
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.model.measurement import Caution
 from rccltune.model.settings import BASELINE, Scale, Setting
@@ -218,7 +218,7 @@ def bench_equal(
         # As many as the 99 % bound of that share allows.
         ok = all(
             share <= limit + 2.33 * sqrt(limit * (1 - limit) / seeds)
-            for share, limit in ((any_rule, noise.LIKELY), (proven, noise.PROVEN))
+            for share, limit in ((any_rule, intervals.LIKELY), (proven, intervals.PROVEN))
         )
         shares = {"a rule in": f"{any_rule:.0%}", "a proven one in": f"{proven:.0%}"}
         rows.append({"part": "equal", "what": str(kind), "ok": ok, **shares})

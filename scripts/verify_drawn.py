@@ -15,7 +15,7 @@ from math import log, log1p, log2
 import numpy as np
 import pandas as pd
 
-from rccltune.analyse.noise import STALL
+from rccltune.analyse.intervals import STALL
 from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.units import KIB

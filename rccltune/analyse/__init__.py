@@ -1,1 +1,1 @@
-"""Analysis of the table of samples: points, noise, curves, crossovers, zones and the choice."""
+"""Analysis of the table of samples: points, intervals, curves, crossovers, zones and the choice."""

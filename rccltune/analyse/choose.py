@@ -13,8 +13,8 @@ from rccltune.analyse import library_behaviour, points
 from rccltune.analyse.candidates import Candidates, Named
 from rccltune.analyse.choice_notices import choice_notices
 from rccltune.analyse.choice_options import ChoiceOptions
+from rccltune.analyse.intervals import Truths
 from rccltune.analyse.library_behaviour import Bypass
-from rccltune.analyse.noise import Truths
 from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
 from rccltune.model.errors import CommandLineError, TooLittleDataError
 from rccltune.model.measurement import Notice

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rccltune.analyse import noise
+from rccltune.analyse import intervals
 from rccltune.analyse.candidates import Candidates
-from rccltune.analyse.noise import LogTimes
+from rccltune.analyse.intervals import LogTimes
 from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
 from rccltune.model import defaults
 from rccltune.model.curves import GAP, Crossover, CrossoverEvidence
@@ -64,9 +64,9 @@ def _changes(candidates: Candidates, view: int, tolerance: float) -> Iterable[tu
     times, nbytes = candidates.gains.times[view], candidates.grid.nbytes
     if len(times) < 2:
         return
-    loss = times - noise.nan_safe(np.nanmin, times, 0)
+    loss = times - intervals.nan_safe(np.nanmin, times, 0)
     loss = np.where(
-        np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + noise.SAME, loss, np.inf
+        np.nan_to_num(loss, nan=np.inf) <= np.log1p(tolerance) + intervals.SAME, loss, np.inf
     )
     if candidates.gains.library is not None:
         # What does not beat it by more than the tolerance is not said to be faster.
@@ -87,7 +87,7 @@ def _meeting(candidates: Candidates, view: int, last: int, before: int, after: i
     """
     times, nbytes = candidates.gains.times, candidates.grid.nbytes[last : last + 2]
     beside = (times[:, before] - times[:, after])[:, last : last + 2]
-    mean = noise.nan_safe(np.nanmean, times, 0)
+    mean = intervals.nan_safe(np.nanmean, times, 0)
     difference = (mean[before] - mean[after])[last : last + 2]
     return size_where_equal(
         nbytes, difference if difference[0] * difference[1] < 0 else beside[view]
@@ -98,7 +98,7 @@ def _apart(
     candidates: Candidates, view: int, last: int, one: LogTimes, other: LogTimes
 ) -> tuple[int, int]:
     """Indices of the sizes between which the two cannot be told apart, the change inside."""
-    low, high = noise.compare(one, other, candidates.grid.sizes).interval()
+    low, high = intervals.compare(one, other, candidates.grid.sizes).interval()
     is_open = ~((low[view, 0] > 0) | (high[view, 0] < 0))
     first, end = last, last + 1
     while first > 0 and is_open[first]:

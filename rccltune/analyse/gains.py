@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rccltune.analyse import noise
-from rccltune.analyse.noise import Array, LogRatio, LogTimes, Truths, nan_safe
+from rccltune.analyse import intervals
+from rccltune.analyse.intervals import Array, LogRatio, LogTimes, Truths, nan_safe
 from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
 from rccltune.model.curves import GAP
 from rccltune.model.settings import Setting
@@ -78,8 +78,8 @@ class SettingGains:
         baseline, idle = (_row(self.grid, name) for name in (BASELINE, IDLE))
         if baseline is None or idle is None:
             return np.zeros((len(self.grid.views), 1, len(self.grid.nbytes)), dtype=bool)
-        ratio = noise.compare(self.grid.of(idle), self.grid.of(baseline), self.grid.sizes)
-        is_slower: Truths = np.asarray(ratio.p_above() <= noise.PROVEN)
+        ratio = intervals.compare(self.grid.of(idle), self.grid.of(baseline), self.grid.sizes)
+        is_slower: Truths = np.asarray(ratio.p_above() <= intervals.PROVEN)
         return is_slower
 
     @cached_property
@@ -107,7 +107,7 @@ class SettingGains:
         if self.library is None:
             raise ValueError("the library itself was not measured")
         equivalent = [re.sub(r"/\d+$", "", name) for name in self.names]
-        return noise.compare(self.library, self.grid.of(self.rows), self.grid.sizes, equivalent)
+        return intervals.compare(self.library, self.grid.of(self.rows), self.grid.sizes, equivalent)
 
     @cached_property
     def _measured(self) -> Array:
@@ -115,7 +115,7 @@ class SettingGains:
         sides = [self.grid.of(self.rows).log_us]
         if self.library is not None:
             sides.append(self.library.log_us)
-        return noise.median(np.concatenate(sides, axis=1))
+        return intervals.median(np.concatenate(sides, axis=1))
 
     @cached_property
     def times(self) -> Array:
@@ -147,8 +147,8 @@ class SettingGains:
         fastest = LogTimes(
             np.take_along_axis(sides.log_us, at, 1), np.take_along_axis(sides.pass_var, at, 1)
         )
-        slack = noise.compare(fastest, sides, self.grid.sizes).slack()
-        allowed = np.log1p(self.tolerance) + np.nan_to_num(slack) + noise.SAME
+        slack = intervals.compare(fastest, sides, self.grid.sizes).slack()
+        allowed = np.log1p(self.tolerance) + np.nan_to_num(slack) + intervals.SAME
         is_close: Truths = ~(self._regrets[:, : len(self.rows)] > allowed).any(0)
         return is_close
 
@@ -176,7 +176,7 @@ class SettingGains:
     @cached_property
     def adjusted_p(self) -> Array:
         """Adjusted p-value of each gain: its false discovery rate among all of this target."""
-        return noise.adjusted_p(self.ratio)
+        return intervals.adjusted_p(self.ratio)
 
 
 def _between(log_us: Array, nbytes: npt.NDArray[np.int64]) -> Array:

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from rccltune.analyse import noise
+from rccltune.analyse import intervals
 from rccltune.analyse.candidates import target_of
-from rccltune.analyse.noise import Truths
+from rccltune.analyse.intervals import Truths, nan_safe
 from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole
@@ -178,8 +178,8 @@ def compare_idle(grids: Iterable[TimeGrid]) -> tuple[IdleComparison, ...]:
     """Hold idle against the baseline, wherever both were measured.
 
     Equal is what two one-sided tests show in every view (5 %); different what lies beyond 2 % the
-    same way in every view, at a chance of :data:`rccltune.analyse.noise.PROVEN` for all sizes of a
-    target together (Bonferroni).
+    same way in every view, at a chance of :data:`intervals.PROVEN` for all sizes of a target
+    together (Bonferroni).
 
     Args:
         grids: of the targets.
@@ -193,18 +193,18 @@ def _compare_grid(grid: TimeGrid) -> IdleComparison | None:
     if not all(one in grid.candidates for one in pair):
         return None
     baseline, idle = (grid.of(grid.candidates.index(one)) for one in pair)
-    ratio = noise.compare(idle, baseline, grid.sizes)
+    ratio = intervals.compare(idle, baseline, grid.sizes)
     is_known: Truths = np.asarray(np.isfinite(ratio.log).any((0, 1)))
     if not is_known.any():
         return None
     margin = float(np.log1p(EQUAL))
-    chance = noise.nan_safe(np.nanmax, ratio.p_equal(margin), 0)[0]
+    chance = nan_safe(np.nanmax, ratio.p_equal(margin), 0)[0]
     is_equal: Truths = is_known & (chance <= _EQUAL_LEVEL)
-    other_way = noise.compare(baseline, idle, grid.sizes)
-    chances = (noise.nan_safe(np.nanmax, one.p_above(margin), 0)[0] for one in (ratio, other_way))
+    other_way = intervals.compare(baseline, idle, grid.sizes)
+    chances = (nan_safe(np.nanmax, one.p_above(margin), 0)[0] for one in (ratio, other_way))
     # One alarm in so many sessions, whichever way and at whichever size.
-    is_changed: Truths = is_known & (np.fmin(*chances) <= noise.PROVEN / (2 * is_known.sum()))
-    logs = noise.nan_safe(np.nanmedian, ratio.log, 0)[0]
+    is_changed: Truths = is_known & (np.fmin(*chances) <= intervals.PROVEN / (2 * is_known.sum()))
+    logs = nan_safe(np.nanmedian, ratio.log, 0)[0]
     nbytes = [int(n) for n in grid.nbytes]
     return IdleComparison(
         target=target_of([grid.target[name] for name in TARGET]),
@@ -225,7 +225,7 @@ def _compare_grid(grid: TimeGrid) -> IdleComparison | None:
     )
 
 
-def _runs(ways: noise.Array, is_known: Truths) -> Iterable[list[int]]:
+def _runs(ways: intervals.Array, is_known: Truths) -> Iterable[list[int]]:
     """Indices of neighbouring sizes that differ the same way round."""
     sizes = np.flatnonzero(is_known)
     for way, run in groupby(range(len(ways)), key=ways.__getitem__):

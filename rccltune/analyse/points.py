@@ -32,8 +32,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from rccltune.analyse import noise
-from rccltune.analyse.noise import Array, LogTimes, SizeAxis, Truths
+from rccltune.analyse import intervals
+from rccltune.analyse.intervals import Array, LogTimes, SizeAxis, Truths
 from rccltune.model import settings
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO
 
@@ -190,7 +190,7 @@ def _without_drift(samples: pd.DataFrame) -> Array:
 def is_stalled(table: pd.DataFrame) -> Truths:
     """Whether a communicator stood still at a size.
 
-    It did where it is far above the others of the same point (:func:`noise.stall_limit`). Where
+    It did where it is far above the others of the same point (:func:`intervals.stall_limit`). Where
     there is no other, it did if its time is far above that of a larger size, or its time a byte
     above that of a smaller one.
     """
@@ -200,8 +200,8 @@ def is_stalled(table: pd.DataFrame) -> Truths:
     # Of two the other one; of more the median, which one of them does not move.
     others = np.where(n > 2, middle, 2 * middle - log_us)
     sizes = SizeAxis(table["nbytes"].to_numpy(), table["is_graph"].to_numpy())
-    limit = noise.stall_limit(np.exp(others), sizes)
-    stalled: Truths = (n > 1) & (log_us > others + limit + noise.SAME)
+    limit = intervals.stall_limit(np.exp(others), sizes)
+    stalled: Truths = (n > 1) & (log_us > others + limit + intervals.SAME)
     alone: Truths = (n == 1) & _is_above_its_curve(table)
     return stalled | alone
 
@@ -219,7 +219,7 @@ def _is_above_its_curve(table: pd.DataFrame) -> Truths:
     allowed = np.fmin(later.to_numpy(), (per_byte + size).to_numpy())
     alone = np.zeros(len(table), dtype=bool)
     with np.errstate(invalid="ignore"):
-        alone[order] = time.to_numpy() > allowed + np.log(noise.STALL_ALONE) + noise.SAME
+        alone[order] = time.to_numpy() > allowed + np.log(intervals.STALL_ALONE) + intervals.SAME
     return alone
 
 
@@ -278,7 +278,7 @@ class TimeGrid:
     @cached_property
     def median(self) -> Array:
         """Log time in µs by [view, candidate, size]: the median over communicators."""
-        return noise.median(self.times.log_us)
+        return intervals.median(self.times.log_us)
 
     def of(self, at: Any) -> LogTimes:  # noqa: ANN401 - an index
         """Times of some candidates."""

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rccltune.analyse.noise import Array, Counts, Truths
+from rccltune.analyse.intervals import Array, Counts, Truths
 
 # No setting: what the library does by itself.
 NONE: Final = -1

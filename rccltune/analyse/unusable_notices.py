@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from rccltune.analyse import noise
+from rccltune.analyse import intervals
 from rccltune.analyse.points import IDLE, KEYS
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.units import format_size
@@ -59,7 +59,7 @@ def _stalled(
     if len(sizes) > 1:
         where += f" to {format_size(sizes[-1])}"
     if is_alone:
-        factor, normal = f"over {noise.STALL_ALONE:g}", "the neighbouring sizes allow"
+        factor, normal = f"over {intervals.STALL_ALONE:g}", "the neighbouring sizes allow"
     else:
         factor, normal = f"up to {rows['factor'].max():.3g}", "in another communicator"
     plural = len(rows) > 1

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from rccltune.analyse import noise
+from rccltune.analyse import intervals
 from rccltune.analyse.gains import SettingGains
-from rccltune.analyse.noise import Array, Counts, Truths, nan_safe
+from rccltune.analyse.intervals import Array, Counts, Truths, nan_safe
 from rccltune.analyse.segmentation import NONE, fewest_zones, size_where_equal
 from rccltune.model import defaults
 from rccltune.model.curves import GAP
@@ -50,12 +50,12 @@ class ZoneCriteria:
     @property
     def least(self) -> float:
         """Least log ratio that makes a rule."""
-        return float(np.log1p(self.min_gain)) - noise.SAME
+        return float(np.log1p(self.min_gain)) - intervals.SAME
 
     @property
     def max_p(self) -> float:
         """Largest adjusted p-value with which a gain makes a rule."""
-        return noise.PROVEN if self.is_proven else noise.LIKELY
+        return intervals.PROVEN if self.is_proven else intervals.LIKELY
 
 
 def choose_zones(target: Target, gains: SettingGains, criteria: ZoneCriteria) -> list[Zone]:
@@ -135,7 +135,7 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
     )
     if gains.library is None:
         limit = np.fmax(tolerance, nan_safe(np.nanmin, regret, 0))
-        is_good = (regret <= limit + noise.SAME) | (gains.is_close & np.isfinite(regret))
+        is_good = (regret <= limit + intervals.SAME) | (gains.is_close & np.isfinite(regret))
         # Nothing is proven to beat what nobody measured.
         is_good &= not criteria.is_proven
         loss, carries = regret, is_good
@@ -143,8 +143,8 @@ def _loss_of_settings(gains: SettingGains, criteria: ZoneCriteria) -> tuple[Arra
     else:
         carries = wins(gains, criteria)
         limit = np.fmax(tolerance, nan_safe(np.nanmin, np.where(carries, regret, np.nan), 0))
-        is_no_loss = (gains.gain >= -noise.SAME) | gains.restores
-        is_good = is_no_loss & ((regret <= limit + noise.SAME) | gains.is_close)
+        is_no_loss = (gains.gain >= -intervals.SAME) | gains.restores
+        is_good = is_no_loss & ((regret <= limit + intervals.SAME) | gains.is_close)
         library = gains.regret[n]
         loss = np.where((gains.gain >= least) | gains.restores, regret, library + least)
         carries = carries & is_good
@@ -217,7 +217,7 @@ def _state(gains: SettingGains, row: int, sizes: Counts) -> RuleState:
         return RuleState.NO_BASELINE
     if gains.restores[row, sizes].any():
         return RuleState.RESTORES
-    is_proven = gains.adjusted_p[row, sizes].min() <= noise.PROVEN
+    is_proven = gains.adjusted_p[row, sizes].min() <= intervals.PROVEN
     return RuleState.PROVEN if is_proven else RuleState.NOT_PROVEN
 
 
@@ -234,7 +234,7 @@ def _gain(gains: SettingGains, row: int, sizes: Counts) -> Estimate | None:
     at = np.s_[:, row, sizes]
     if not np.isfinite(gains.ratio.log[at]).any():
         return None
-    low, mean, high = noise.mean_interval(gains.ratio, at)
+    low, mean, high = intervals.mean_interval(gains.ratio, at)
     return Estimate.of_logs(mean, low, high, _n_communicators(gains, row, sizes))
 
 
@@ -247,7 +247,7 @@ def _fallback(gains: SettingGains, criteria: ZoneCriteria, row: int, sizes: Coun
     if gains.library is not None:
         gain = gains.gain[:, sizes]
         is_sure = (gains.adjusted_p[:, sizes] <= criteria.max_p).any(1)
-        able &= (gain >= -noise.SAME).all(1) & (gain >= criteria.least).any(1) & is_sure
+        able &= (gain >= -intervals.SAME).all(1) & (gain >= criteria.least).any(1) & is_sure
     return int(np.where(able, worst, np.inf).argmin()) if able.any() else NONE
 
 

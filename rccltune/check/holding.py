@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from rccltune.analyse.gains import RESTORED
-from rccltune.analyse.paired import LogMean, PairedRatios, level_of
+from rccltune.analyse.paired_intervals import LogMean, PairedRatios, level_of
 from rccltune.check.bound import (
     LIBRARY,
     CheckedRule,

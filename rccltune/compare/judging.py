@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rccltune.analyse.noise import STALL, Array, SizeAxis, floor, nan_safe
-from rccltune.analyse.paired import LogMean, level_of, means_by_size
+from rccltune.analyse.intervals import STALL, Array, SizeAxis, floor, nan_safe
+from rccltune.analyse.paired_intervals import LogMean, level_of, means_by_size
 from rccltune.model.rounding import round_number
 from rccltune.model.verdict import Verdict
 from rccltune.ranks.plan import GRAPH
@@ -93,7 +93,7 @@ def judge(
         margin: share by which two equal sides may differ.
         paired: whether a replicate has both sides, so that its own ratio counts.
         least: replicates of either side below which nothing is judged; 1 where a single one is
-            to do, whose spread then is :func:`rccltune.analyse.noise.floor`.
+            to do, whose spread then is :func:`rccltune.analyse.intervals.floor`.
 
     Returns:
         A row a size, by :data:`COLUMNS`; ``low`` and ``high`` are missing where nothing repeats.

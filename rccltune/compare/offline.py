@@ -4,7 +4,7 @@ Whoever measured them: the rank program, rccl-tests, an imported log. What both 
 a size, by one timing mode, is compared; the idle plugin stands for the site where that has no
 times. A repeat is a start where both sessions have six of them, else a communicator or a launch:
 what a start adds to its times then is in no interval. One alone has the spread that
-:mod:`rccltune.analyse.noise` states.
+:mod:`rccltune.analyse.intervals` states.
 """
 
 from __future__ import annotations

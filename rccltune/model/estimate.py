@@ -1,4 +1,8 @@
-"""The one record of a ratio that was estimated, for choice, verification and job alike."""
+"""The one record of a ratio with its interval, for choice, verification, comparing and job alike.
+
+Intervals are found for choosing by ``analyse/intervals.py``, for all else by
+``analyse/paired_intervals.py``.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from rccltune.analyse.noise import INTERVAL
+from rccltune.analyse.intervals import INTERVAL
 from rccltune.model.estimate import Estimate
 from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import BASELINE, LL128_FORCED, Role

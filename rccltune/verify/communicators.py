@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.paired import LogMean
+from rccltune.analyse.paired_intervals import LogMean
 from rccltune.launch.variables import CHANNELS, launch_environment
 from rccltune.measure import passes
 from rccltune.measure.instrument import Instrument

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rccltune.analyse.paired import PairedRatios, level_of
+from rccltune.analyse.paired_intervals import PairedRatios, level_of
 from rccltune.measure import passes
 from rccltune.measure.ongoing_sweep import OngoingSweep
 from rccltune.model.rule import Rule

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rccltune import plugin
-from rccltune.analyse.paired import PairedRatios
+from rccltune.analyse.paired_intervals import PairedRatios
 from rccltune.measure import rccl_tests
 from rccltune.measure.instrument import beside_plugin
 from rccltune.measure.rccl_tests import BenchmarkCall, RcclTestsSetup

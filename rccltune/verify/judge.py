@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse.gains import RESTORED
-from rccltune.analyse.noise import Truths
-from rccltune.analyse.paired import LogMean, PairedRatios, is_equal, level_of, more_often
+from rccltune.analyse.intervals import Truths
+from rccltune.analyse.paired_intervals import LogMean, PairedRatios, is_equal, level_of, more_often
 from rccltune.model.estimate import Estimate
 from rccltune.model.rule import RESTORES, Rule, RuleState
 from rccltune.model.units import format_size

@@ -17,7 +17,7 @@ import numpy as np
 
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import choose
-from rccltune.analyse.paired import compare_groups
+from rccltune.analyse.paired_intervals import compare_groups
 from rccltune.analyse.session_fit import fit_session
 from rccltune.bits import probes
 from rccltune.bits.fastest_trees import bits_name

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from rccltune.analyse.noise import Array
-from rccltune.analyse.paired import LogMean, compare_groups, is_equal
+from rccltune.analyse.intervals import Array
+from rccltune.analyse.paired_intervals import LogMean, compare_groups, is_equal
 from rccltune.analyse.points import by_timing
 from rccltune.model.settings import BASELINE, IDLE, Setting
 from rccltune.model.vocabulary import Collective

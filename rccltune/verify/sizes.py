@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rccltune.analyse.paired import LogMean, PairedRatios
+from rccltune.analyse.paired_intervals import LogMean, PairedRatios
 from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks.plan import BFLOAT16, GRAPH, LOOP, ONE_ROOT, REGISTERED

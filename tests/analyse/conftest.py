@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sample_rows import Sample, frame
 
-from rccltune.analyse import noise, points, unusable_notices
+from rccltune.analyse import intervals, points, unusable_notices
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.choose import Choice, choose
 from rccltune.analyse.fit_curves import curves
-from rccltune.analyse.noise import Array, LogTimes, SizeAxis
+from rccltune.analyse.intervals import Array, LogTimes, SizeAxis
 from rccltune.analyse.points import TimeGrid
 from rccltune.model.curves import Curve
 from rccltune.model.settings import CurveKey, Scale, Setting
@@ -103,8 +103,8 @@ def draw(like: Drawn, rng: np.random.Generator) -> TimeGrid:
     nbytes = 1024 << np.arange(like.sizes, dtype=np.int64)
     sizes = SizeAxis(nbytes, np.full(len(nbytes), like.is_graph))
     time_us = 14 + nbytes / 2e5
-    apart = noise.floor(time_us, sizes)[:, None] * like.scale
-    beside = noise.floor(time_us, sizes, paired=True)[:, None] * like.scale / np.sqrt(2)
+    apart = intervals.floor(time_us, sizes)[:, None] * like.scale
+    beside = intervals.floor(time_us, sizes, paired=True)[:, None] * like.scale / np.sqrt(2)
     rows, n = like.settings + 1, like.n
     log_us = np.full((like.views, rows, len(nbytes), n if like.paired else n * rows), np.nan)
     if like.paired:
@@ -131,10 +131,10 @@ def draw(like: Drawn, rng: np.random.Generator) -> TimeGrid:
 def _without_stalls(log_us: Array, sizes: SizeAxis) -> Array:
     """As ``points.is_stalled`` leaves out what stands far above other communicators."""
     n = np.isfinite(log_us).sum(-1, keepdims=True)
-    middle = noise.median(log_us)[..., None]
+    middle = intervals.median(log_us)[..., None]
     others = np.where(n > 2, middle, 2 * middle - log_us)
     known = np.nan_to_num(np.exp(others), nan=1.0).swapaxes(-1, -2)
-    limit = noise.stall_limit(known, sizes).swapaxes(-1, -2)
+    limit = intervals.stall_limit(known, sizes).swapaxes(-1, -2)
     return np.where((n > 1) & (log_us > others + limit), np.nan, log_us)
 
 

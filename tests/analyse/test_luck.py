@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rccltune.analyse import noise
+from rccltune.analyse import intervals
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
 from rccltune.analyse.zones import ZoneCriteria, choose_zones
@@ -42,8 +42,8 @@ def check_null(drawing: ModuleType, n_draws: int, **like: Any) -> None:  # noqa:
     found = [rules(drawing.draw(drawing.Drawn(**like), rng)) for _ in range(n_draws)]
     n_any = sum(map(bool, found))
     n_proven = sum(any(zone.state is RuleState.PROVEN for zone in zones) for zones in found)
-    assert n_any <= stats.binom.ppf(BOUND, n_draws, noise.LIKELY)
-    assert n_proven <= stats.binom.ppf(BOUND, n_draws, noise.PROVEN)
+    assert n_any <= stats.binom.ppf(BOUND, n_draws, intervals.LIKELY)
+    assert n_proven <= stats.binom.ppf(BOUND, n_draws, intervals.PROVEN)
 
 
 KINDS = list(product((False, True), (False, True), (1, 2)))
@@ -104,7 +104,7 @@ def test_intervals_hold_as_often_as_they_say(
     held = []
     for _ in range(20):
         grid = drawing.draw(like, rng)
-        found = noise.compare(grid.of(0), grid.of(range(1, 7)), grid.sizes)
+        found = intervals.compare(grid.of(0), grid.of(range(1, 7)), grid.sizes)
         low, top = found.interval()
         held.append(((low <= 0) & (top >= 0)).mean())
     assert 0.93 <= np.mean(held) <= high

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rccltune.analyse.paired import LogMean, PairedRatios
+from rccltune.analyse.paired_intervals import LogMean, PairedRatios
 from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import Setting
 from rccltune.model.verdict import Verdict

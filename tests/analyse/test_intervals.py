@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rccltune.analyse import noise, paired
-from rccltune.analyse.noise import LogRatio, LogTimes, SizeAxis, compare
+from rccltune.analyse import intervals, paired_intervals
+from rccltune.analyse.intervals import LogRatio, LogTimes, SizeAxis, compare
 
 KIB = 1024
 Array = npt.NDArray[np.float64]
@@ -58,15 +58,15 @@ def test_the_floor_is_that_of_the_table(
 ) -> None:
     """The table of the module: by timing and size, in one communicator and in two."""
     at = sizes([nbytes], is_graph=is_graph)
-    assert noise.floor(time_us, at) == pytest.approx([apart])
-    assert noise.floor(time_us, at, paired=True) == pytest.approx([beside])
+    assert intervals.floor(time_us, at) == pytest.approx([apart])
+    assert intervals.floor(time_us, at, paired=True) == pytest.approx([beside])
 
 
 def test_a_stall_is_half_as_slow_again_and_more_where_the_host_waits() -> None:
     """Factor 1.5, or 5.4 floors: of 14 µs 2.5 µs are 18 %, so that 2.6 times as slow is a stall."""
-    assert noise.stall_limit(100.0, sizes()) == pytest.approx([np.log(1.5)])
+    assert intervals.stall_limit(100.0, sizes()) == pytest.approx([np.log(1.5)])
     at = sizes([KIB], is_graph=False)
-    assert noise.stall_limit(14.0, at) == pytest.approx([5.4 * 2.5 / 14])
+    assert intervals.stall_limit(14.0, at) == pytest.approx([5.4 * 2.5 / 14])
 
 
 # --- one ratio -----------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_a_ratio_of_one_communicator_has_the_slack_of_a_normal() -> None:
 def test_the_interval_of_a_mean_is_students() -> None:
     """As scipy's test of one sample has it."""
     values = [1.0, 1.2, 0.9, 1.05, 1.3]
-    found = paired.mean_of(values)
+    found = paired_intervals.mean_of(values)
     theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     ends = (found.low(), found.log, found.high())
     assert ends == pytest.approx((theirs.low, np.mean(values), theirs.high))
@@ -106,7 +106,7 @@ def test_the_interval_of_a_mean_is_students() -> None:
 def test_a_mean_over_sizes_is_that_of_the_least_favourable_view() -> None:
     """Errors of sizes are the communicators', which share them: they do not shrink by averaging."""
     log = np.array([[[0.1, 0.2, np.nan]], [[0.05, 0.1, np.nan]]])
-    low, mean, high = noise.mean_interval(ratio(log, 0.01), np.s_[:, 0, :])
+    low, mean, high = intervals.mean_interval(ratio(log, 0.01), np.s_[:, 0, :])
     half = 0.01 * stats.norm.ppf(0.975)
     assert (low, mean, high) == pytest.approx((0.075 - half, 0.075, 0.075 + half))
 
@@ -116,7 +116,7 @@ def test_the_median_is_numpys(values: list[list[float]]) -> None:
     """Where there is one."""
     for one in values:
         known = [value for value in one if np.isfinite(value)]
-        found = float(noise.median(np.array(one)))
+        found = float(intervals.median(np.array(one)))
         assert found == pytest.approx(np.median(known)) if known else np.isnan(found)
 
 
@@ -213,7 +213,7 @@ def test_a_stalled_communicator_of_two_is_seen() -> None:
     log_us[0, 0, 3, 1] = np.log(1.4)
     found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), sizes([KIB << n for n in range(6)]))
     assert found.log[0, :, 3] == pytest.approx(np.full(6, np.log(1.4) / 2), abs=0.01)
-    assert (noise.adjusted_p(found)[:, 3] > noise.LIKELY).all()
+    assert (intervals.adjusted_p(found)[:, 3] > intervals.LIKELY).all()
     assert (found.se[0, :, 3] > 10 * found.se[0, :, 0]).all()
 
 
@@ -258,7 +258,7 @@ def test_shares_of_false_gains_are_those_of_the_procedure() -> None:
     published = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
     published += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
     log = np.minimum(-stats.norm.ppf(published), 30)
-    found = noise.adjusted_p(ratio(np.maximum(log, -30)[None, :, None]))
+    found = intervals.adjusted_p(ratio(np.maximum(log, -30)[None, :, None]))
     assert (found <= 0.05).sum() == 4
     by_hand = [
         min(15 / (k + 1) * p for k, p in enumerate(published) if k >= at) for at in range(15)
@@ -269,25 +269,27 @@ def test_shares_of_false_gains_are_those_of_the_procedure() -> None:
 def test_a_rule_is_as_sure_as_in_its_least_sure_view() -> None:
     """A gain that is sure out of place and none in place is none; an unknown view says nothing."""
     log = np.array([[[8.0, 8.0]], [[0.0, np.nan]]])
-    assert noise.adjusted_p(ratio(log))[0] == pytest.approx([0.5, 2 * stats.norm.sf(8)], rel=1e-6)
+    assert intervals.adjusted_p(ratio(log))[0] == pytest.approx(
+        [0.5, 2 * stats.norm.sf(8)], rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(("n", "is_proven"), [(1, False), (2, True), (8, True)])
 def test_what_was_seen_once_is_never_proven(n: int, is_proven: bool) -> None:
     """However large it is; it may be likely."""
-    luck = noise.adjusted_p(ratio(row([9.0] * 4), n=n))
-    assert (luck <= noise.LIKELY).all()
-    assert (luck <= noise.PROVEN).all() == is_proven
+    luck = intervals.adjusted_p(ratio(row([9.0] * 4), n=n))
+    assert (luck <= intervals.LIKELY).all()
+    assert (luck <= intervals.PROVEN).all() == is_proven
 
 
 def test_a_gain_of_one_size_may_be_a_library_that_stood_still() -> None:
     """One row in fifty does: so it is no surer than that, unless a size beside gains too."""
     lone, pair = row([0.0, 9, 0, 0]), row([0.0, 9, 9, 0])
-    assert noise.adjusted_p(ratio(lone, n=3))[0, 1] >= noise.STOOD_STILL
-    assert noise.adjusted_p(ratio(pair, n=3))[0, 1] < 1e-6
+    assert intervals.adjusted_p(ratio(lone, n=3))[0, 1] >= intervals.STOOD_STILL
+    assert intervals.adjusted_p(ratio(pair, n=3))[0, 1] < 1e-6
     # More communicators, or a second view, would have shown it.
-    assert noise.adjusted_p(ratio(lone, n=4))[0, 1] < 1e-6
-    assert noise.adjusted_p(ratio(np.repeat(lone, 2, axis=0), n=3))[0, 1] < 1e-6
+    assert intervals.adjusted_p(ratio(lone, n=4))[0, 1] < 1e-6
+    assert intervals.adjusted_p(ratio(np.repeat(lone, 2, axis=0), n=3))[0, 1] < 1e-6
 
 
 def test_a_second_communicator_that_agrees_takes_no_gain_away() -> None:
@@ -297,4 +299,4 @@ def test_a_second_communicator_that_agrees_takes_no_gain_away() -> None:
     at = sizes([KIB << n for n in range(18)])
     for log_us in (once, np.repeat(once, 2, axis=-1)):
         found = compare(times(log_us[:, :1]), times(log_us[:, 1:]), at)
-        assert (noise.adjusted_p(found)[0, 6:10] <= noise.LIKELY).all()
+        assert (intervals.adjusted_p(found)[0, 6:10] <= intervals.LIKELY).all()

@@ -1,7 +1,7 @@
-"""Ratios from replicates with their intervals: paired in one communicator, or of two groups.
+"""Intervals of gains for verification, comparing and jobs, from replicates of what is compared.
 
-Verification, environments and jobs ask this module, choosing asks :mod:`rccltune.analyse.noise`.
-A replicate is a communicator, a launch of a benchmark or a run of a job.
+Choosing has :mod:`rccltune.analyse.intervals`. A replicate is a communicator, a launch of a
+benchmark or a run of a job: paired where it has both sides, else one of two groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from rccltune.analyse.noise import INTERVAL, LEAST, Array, Truths, nan_safe, t_quantile
+from rccltune.analyse.intervals import INTERVAL, LEAST, Array, Truths, nan_safe, t_quantile
 from rccltune.model import defaults
 from rccltune.model.estimate import Estimate
 from rccltune.model.rounding import round_record

@@ -1,8 +1,11 @@
-"""Intervals of ratios and means of times: how much differs by chance, and what may be said.
+"""Intervals of gains for choosing: how much differs by chance, and what may be said.
 
-What choosing rests on; verification has :mod:`rccltune.analyse.paired`. The unit is the
-**communicator**: whatever passes of one communicator agree in, they share its connections, buffers
-and timing modes. A log read by ``import`` counts as one.
+Verification, comparing and jobs have :mod:`rccltune.analyse.paired_intervals`. Here ``gains.py``
+compares each setting with the library (:func:`compare`), and ``zones.py`` writes the gain of a
+zone (:func:`mean_interval`).
+
+The unit is the **communicator**: whatever passes of one communicator agree in, they share its
+connections, buffers and timing modes. A log read by ``import`` counts as one.
 
 Times are compared as logarithms, so that a ratio is a difference. Where communicators hold both
 sides, their ratio inside each counts (a paired t); else the communicators of either side (one-way
