@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from rccltune.logs.messages import find_reason
 from rccltune.why import causes, remedies
 from rccltune.why.differences import are_several_ranks_known, find_differences, find_hanging_calls
-from rccltune.why.job_logs import LOADING, JobLogs, is_ours
+from rccltune.why.job_logs import LOADING, JobLogs, PluginStart, is_ours
 from rccltune.why.job_report import AnswerKind, JobQuestion, JobRemark, Key, SizeAnswer
 
 _NETWORK: Final = "aws-ofi-nccl, the network plugin,"
@@ -98,13 +99,22 @@ def _answer_rules(job: JobLogs) -> JobQuestion:
     elif job.rule_file is not None:
         answer = f"{job.rule_file} is in force{_USERS}"
     elif without_rules is not None:
-        answer = f"none: {without_rules.text}"
+        answer, shown = _describe_start(without_rules, starts[without_rules])
     elif files:
         answer = f"{_FILE}={files[0]} is set, and no line says that anybody read it"
         shown = job.find_line("variable", name=_FILE)
     else:
         answer = "no line tells of a rule file"
     return JobQuestion(title="rules", answer=answer, shown=shown, remedy=remedy)
+
+
+def _describe_start(start: PluginStart, line: str) -> tuple[str, str]:
+    """Describe why our plugin has no rules, and the line that shows it; answers quote all of it."""
+    reason = find_reason(start.text)
+    if reason is None:
+        return f"none: {start.text}", line
+    code = f"{reason.code} {reason.name}"
+    return f"none: {reason.means}", f"{line.partition(code)[0]}{code}: …"
 
 
 def _answer_other_reader(job: JobLogs, table: str) -> JobQuestion:

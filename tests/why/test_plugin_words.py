@@ -68,14 +68,18 @@ def test_whatever_ends_a_start_begins_with_a_code(sources: Path) -> None:
 
 @pytest.mark.parametrize("code", sorted(code for code in plugin_reasons() if code < "R20"))
 def test_every_reason_of_a_start_has_an_answer(code: str) -> None:
-    """Stopped or silent: an answer of its own kind, the plugin's words and a remedy."""
+    """Stopped or silent: an answer of its own kind, the plugin's words, once, and a remedy."""
     reason = plugin_reasons()[code]
     said = f"{code} {reason.name}: RCCLTUNE_MODE='x': expected a mode"
     for head in (
         "rccltune: comm=0123456789abcdef nodes=1 ranks=64 abi=v5 inert: ",
         "rccltune: error: nodes=1 ranks=64: ",
     ):
-        (found,) = answered(head + said).answers
+        report = answered(head + said)
+        (found,) = report.answers
+        rules = next(one for one in report.questions if one.title == "rules")
+        assert "expected a mode" not in f"{rules.answer} {rules.shown}"
+        assert code in (rules.shown or "")
         assert found.kind is AnswerKind(reason.answer)
         assert found.kind is not AnswerKind.UNKNOWN
         assert said in found.text
