@@ -1,23 +1,25 @@
-"""Candidates of one target: measured settings that a rule may name, and those that none can."""
+"""Candidates of each target: measured settings that a rule may name, and those that none can."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-import numpy as np
+import pandas as pd
 
-from rccltune.analyse import selectable
+from rccltune.analyse import library_behaviour, points, selectable
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.gains import SettingGains
-from rccltune.analyse.points import TARGET, TimeGrid
-from rccltune.analyse.zones import ZoneCriteria, choose_zones
-from rccltune.model.settings import Role, Scale, Setting, Target
-from rccltune.model.units import MAX_NBYTES
-from rccltune.model.vocabulary import Collective
-from rccltune.model.zone import NOTHING_SELECTABLE, UnselectableSetting, Zone
+from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid, target_of
+from rccltune.model.errors import CommandLineError
+from rccltune.model.settings import Role, Setting, Target
+from rccltune.model.vocabulary import UnusableReason
+from rccltune.model.zone import UnselectableSetting
 
+_WRONG: Final = UnusableReason.WRONG.value
+_NAMED: Final = ["collective", "setting"]
+_PLACE: Final = ["collective", "n_nodes", "n_ranks"]
 # (collective, setting) by their names.
 Named: TypeAlias = tuple[str, str]
 
@@ -40,107 +42,82 @@ class Candidates:
     not_selectable: list[UnselectableSetting]
     baseline_left_out: str | None = None
 
-    @classmethod
-    def of(
-        cls,
-        grid: TimeGrid,
-        wrong: set[Named],
-        options: ChoiceOptions,
-        library: Mapping[Target, Mapping[int, Setting]],
-    ) -> Candidates:
-        """Sort the measured settings into those that a rule may name and those that none can.
-
-        Args:
-            grid: of the target.
-            wrong: what computed wrong results.
-            options: how to choose.
-            library: what the library runs by itself, by target and size in bytes: a rule that
-                names it there wins nothing.
-        """
-        target = target_of([grid.target[name] for name in TARGET])
-        not_selectable: list[UnselectableSetting] = []
-        numbers: dict[Setting, int] = {}
-        for row, word in enumerate(grid.candidates):
-            setting = Setting.parse(word)
-            if setting.role in (Role.BASELINE, Role.IDLE) or setting == options.baseline:
-                continue
-            reason = _why_not_selectable(setting, target, options)
-            if (target.collective.value, str(setting)) in wrong:
-                reason = "it computed wrong results"
-            if reason is None:
-                numbers[setting] = row
-            else:
-                not_selectable.append(
-                    UnselectableSetting(target=target, setting=setting, reason=reason)
-                )
-        settings = sorted(numbers, key=_setting_order)
-        gains = SettingGains(
-            grid=grid,
-            rows=[numbers[one] for one in settings],
-            gated=[
-                selectable.needs_ll128_forced(one, target.scale, options.arch) for one in settings
-            ],
-            tolerance=options.tolerance,
-            library_settings={
-                nbytes: str(setting) for nbytes, setting in library.get(target, {}).items()
-            },
-        )
-        return cls(target, grid, gains, not_selectable)
-
     @property
     def where(self) -> str:
         """Target in a few words, for notices: ``all_reduce, 64 ranks on 1 node``."""
         return f"{self.target.collective.value}, {self.target.scale}"
 
-    def zones(self, options: ChoiceOptions) -> list[Zone]:
-        """Zones and gaps of the target, from 0 to 2^63-1 bytes."""
-        if not self.gains.rows:
-            return [
-                Zone(
-                    target=self.target,
-                    min_nbytes=0,
-                    max_nbytes=MAX_NBYTES,
-                    setting=None,
-                    reason=NOTHING_SELECTABLE,
-                )
-            ]
-        weight = {
-            nbytes: calls
-            for collective, scale, nbytes, calls in options.weights
-            if (collective, scale) == (self.target.collective, self.target.scale)
-        }
-        if weight:
-            weight = self._at_measured(weight)
-        criteria = ZoneCriteria(
-            tolerance=options.tolerance,
-            min_gain=options.min_gain,
-            is_proven=options.proven,
-            weight=weight,
-        )
-        return choose_zones(self.target, self.gains, criteria)
 
-    def _at_measured(self, calls: Mapping[int, float]) -> dict[int, float]:
-        """Calls by the measured size that is nearest to theirs, in log size."""
-        sizes = np.log(self.grid.nbytes)
-        calls_at_measured = dict.fromkeys((int(n) for n in self.grid.nbytes), 0.0)
-        for nbytes, n_calls in calls.items():
-            nearest = int(np.abs(sizes - np.log(max(nbytes, 1))).argmin())
-            calls_at_measured[int(self.grid.nbytes[nearest])] += n_calls
-        return calls_at_measured
-
-
-def target_of(named: Sequence[Any]) -> Target:
-    """Target of a rule, from the words of a table.
+def candidates_of_targets(
+    samples: pd.DataFrame, options: ChoiceOptions | None = None
+) -> list[Candidates]:
+    """Candidates of each target, from a session's samples.
 
     Args:
-        named: collective, nodes, ranks, placement of ranks.
+        samples: as of :func:`choose`.
+        options: the defaults unless given.
     """
-    collective, n_nodes, n_ranks, rank_placement = named
-    return Target(
-        collective=Collective(collective),
-        scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
-        rank_placement=str(rank_placement) or None,
-    )
+    options = options or ChoiceOptions()
+    counted = _name_baseline(points.usable(samples), options.baseline)
+    return candidates_in(points.grids(points.by_communicator(counted)), samples, options)
+
+
+def candidates_in(
+    grids: Iterable[TimeGrid], samples: pd.DataFrame, options: ChoiceOptions
+) -> list[Candidates]:
+    """Candidates of each target, from grids of times.
+
+    Args:
+        grids: times of the targets.
+        samples: all of them, those that are not used too.
+        options: how to choose.
+    """
+    wrong, lost = _wrong_settings(samples), _baseline_left_out(samples)
+    library = library_behaviour.settings_by_target(library_behaviour.library_settings(samples))
+    candidates = []
+    for grid in grids:
+        target = target_of([grid.target[name] for name in TARGET])
+        rows, not_selectable = _sort_settings(grid, target, wrong, options)
+        gains = SettingGains(
+            grid=grid,
+            rows=list(rows.values()),
+            gated=[selectable.needs_ll128_forced(one, target.scale, options.arch) for one in rows],
+            tolerance=options.tolerance,
+            # A rule that names what the library runs by itself wins nothing.
+            library_settings={n: str(one) for n, one in library.get(target, {}).items()},
+        )
+        place = tuple(grid.target[name] for name in _PLACE)
+        candidates.append(Candidates(target, grid, gains, not_selectable, lost.get(place)))
+    return candidates
+
+
+def _sort_settings(
+    grid: TimeGrid, target: Target, wrong: set[Named], options: ChoiceOptions
+) -> tuple[dict[Setting, int], list[UnselectableSetting]]:
+    """Settings that a rule may name, with their rows of the grid in a fixed order; and the others.
+
+    Args:
+        grid: times of the target.
+        target: whose settings.
+        wrong: what computed wrong results.
+        options: how to choose.
+    """
+    rows: dict[Setting, int] = {}
+    not_selectable = []
+    for row, word in enumerate(grid.candidates):
+        setting = Setting.parse(word)
+        if setting.role in (Role.BASELINE, Role.IDLE) or setting == options.baseline:
+            continue
+        reason = _why_not_selectable(setting, target, options)
+        if (target.collective.value, str(setting)) in wrong:
+            reason = "it computed wrong results"
+        if reason is None:
+            rows[setting] = row
+        else:
+            not_selectable.append(
+                UnselectableSetting(target=target, setting=setting, reason=reason)
+            )
+    return {setting: rows[setting] for setting in sorted(rows, key=_setting_order)}, not_selectable
 
 
 def _why_not_selectable(setting: Setting, target: Target, options: ChoiceOptions) -> str | None:
@@ -163,3 +140,44 @@ def _setting_order(setting: Setting) -> tuple[int, int, int]:
         setting.protocol.index if setting.protocol else -1,
         setting.channels or 0,
     )
+
+
+def _baseline_left_out(samples: pd.DataFrame) -> dict[tuple[Any, ...], str]:
+    """Reasons why timings of the library itself were unusable, by collective, nodes and ranks."""
+    is_library = samples["setting"].isin((BASELINE, IDLE))
+    rows = samples[is_library & (samples["unusable"] != "")]
+    reasons = {}
+    for place, part in rows.groupby(_PLACE, observed=True):
+        counted = part["unusable"].astype(object).value_counts()
+        words = (f"{n} x {UnusableReason(reason).meaning}" for reason, n in counted.items())
+        reasons[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
+    return reasons
+
+
+def _wrong_settings(samples: pd.DataFrame) -> set[Named]:
+    """Return (collective, setting) of everything that computed wrong results anywhere."""
+    rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
+    return {(str(a), str(b)) for a, b in rows.itertuples(index=False, name=None)}
+
+
+def _name_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
+    """Samples with a setting's times as the baseline; as they are where none is named.
+
+    Raises:
+        CommandLineError: the setting has no sample.
+    """
+    if named is None:
+        return samples
+    is_library = samples["setting"].isin((BASELINE, IDLE))
+    copies = samples[samples["setting"] == str(named)].assign(setting=BASELINE)
+    if copies.empty:
+        settings = sorted(map(str, samples["setting"].unique()))
+        raise CommandLineError(
+            f"'{named}' was not measured, so it cannot be the baseline",
+            hint=f"measured are {', '.join(settings)}.",
+        )
+    rest = samples[~is_library]
+    # Through objects: pandas before 2.2 casts what a category is missing, and numpy warns.
+    rest = rest.assign(setting=rest["setting"].astype(object))
+    with_copies: pd.DataFrame = pd.concat([rest, copies], ignore_index=True)
+    return with_copies

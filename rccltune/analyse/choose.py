@@ -1,32 +1,29 @@
-"""Choice of a setting for every size of every target, with what was left out and why."""
+"""Choice of a setting for every size of every target, with what was left out and why.
+
+Candidates (``candidates.py``), the winner at each size (``winners.py``), zones (``zones.py``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from rccltune.analyse import library_behaviour, points
-from rccltune.analyse.candidates import Candidates, Named
+from rccltune.analyse import library_behaviour
+from rccltune.analyse.candidates import Candidates, candidates_of_targets
 from rccltune.analyse.choice_notices import choice_notices
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.intervals import Truths
 from rccltune.analyse.library_behaviour import Bypass
-from rccltune.analyse.points import BASELINE, IDLE, TimeGrid
-from rccltune.model.errors import CommandLineError, TooLittleDataError
+from rccltune.analyse.winners import find_winners
+from rccltune.analyse.zones import make_gap, make_zones
+from rccltune.model.errors import TooLittleDataError
 from rccltune.model.measurement import Notice
 from rccltune.model.settings import Setting
-from rccltune.model.vocabulary import UnusableReason
-from rccltune.model.zone import UnselectableSetting, Zone
-
-_WRONG: Final = UnusableReason.WRONG.value
-_NAMED: Final = ["collective", "setting"]
-_PLACE: Final = ["collective", "n_nodes", "n_ranks"]
-# Collective, nodes and ranks.
-Place: TypeAlias = tuple[str, int, int]
+from rccltune.model.units import MAX_NBYTES
+from rccltune.model.zone import NOTHING_SELECTABLE, UnselectableSetting, Zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +56,7 @@ def choose(samples: pd.DataFrame, options: ChoiceOptions | None = None) -> Choic
     bypasses = library_behaviour.bypasses(samples)
     _refuse_nothing(candidates, bypasses)
     tunable = [one for one in candidates if one.target.collective.is_tunable]
-    zones = [zone for one in tunable for zone in one.zones(options)]
+    zones = [zone for one in tunable for zone in _choose_zones(one, options)]
     return Choice(
         zones=library_behaviour.explain_gaps(zones, bypasses),
         notices=tuple(notice for one in candidates for notice in choice_notices(one)),
@@ -67,83 +64,13 @@ def choose(samples: pd.DataFrame, options: ChoiceOptions | None = None) -> Choic
     )
 
 
-def candidates_of_targets(
-    samples: pd.DataFrame, options: ChoiceOptions | None = None
-) -> list[Candidates]:
-    """Candidates of each target, from a session's samples.
-
-    Args:
-        samples: as of :func:`choose`.
-        options: the defaults unless given.
-    """
-    options = options or ChoiceOptions()
-    counted = name_baseline(points.usable(samples), options.baseline)
-    return candidates_in(points.grids(points.by_communicator(counted)), samples, options)
-
-
-def candidates_in(
-    grids: Iterable[TimeGrid], samples: pd.DataFrame, options: ChoiceOptions
-) -> list[Candidates]:
-    """Candidates of each target, from grids of times.
-
-    Args:
-        grids: times of the targets.
-        samples: all of them, those that are not used too.
-        options: how to choose.
-    """
-    wrong, lost = wrong_settings(samples), baseline_left_out(samples)
-    library = library_behaviour.settings_by_target(library_behaviour.library_settings(samples))
-    return [
-        replace(
-            Candidates.of(grid, wrong, options, library), baseline_left_out=lost.get(_place(grid))
-        )
-        for grid in grids
-    ]
-
-
-def baseline_left_out(samples: pd.DataFrame) -> dict[Place, str]:
-    """Reasons why timings of the library itself were unusable, by collective, nodes and ranks."""
-    is_library = samples["setting"].isin((BASELINE, IDLE))
-    rows = samples[is_library & (samples["unusable"] != "")]
-    reasons = {}
-    for place, part in rows.groupby(_PLACE, observed=True):
-        counted = part["unusable"].astype(object).value_counts()
-        words = (f"{n} x {UnusableReason(reason).meaning}" for reason, n in counted.items())
-        reasons[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
-    return reasons
-
-
-def _place(grid: TimeGrid) -> Place:
-    return tuple(grid.target[name] for name in _PLACE)
-
-
-def wrong_settings(samples: pd.DataFrame) -> set[Named]:
-    """Return (collective, setting) of everything that computed wrong results anywhere."""
-    rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
-    return {(str(a), str(b)) for a, b in rows.itertuples(index=False, name=None)}
-
-
-def name_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:
-    """Samples with a setting's times as the baseline; as they are where none is named.
-
-    Raises:
-        CommandLineError: the setting has no sample.
-    """
-    if named is None:
-        return samples
-    is_library = samples["setting"].isin((BASELINE, IDLE))
-    copies = samples[samples["setting"] == str(named)].assign(setting=BASELINE)
-    if copies.empty:
-        settings = sorted(map(str, samples["setting"].unique()))
-        raise CommandLineError(
-            f"'{named}' was not measured, so it cannot be the baseline",
-            hint=f"measured are {', '.join(settings)}.",
-        )
-    rest = samples[~is_library]
-    # Through objects: pandas before 2.2 casts what a category is missing, and numpy warns.
-    rest = rest.assign(setting=rest["setting"].astype(object))
-    with_copies: pd.DataFrame = pd.concat([rest, copies], ignore_index=True)
-    return with_copies
+def _choose_zones(candidates: Candidates, options: ChoiceOptions) -> list[Zone]:
+    """Zones and gaps of a target, from 0 to 2^63-1 bytes."""
+    target, gains = candidates.target, candidates.gains
+    if not gains.rows:
+        return [make_gap(target, 0, MAX_NBYTES, NOTHING_SELECTABLE)]
+    winners = find_winners(target, gains, options)
+    return make_zones(target, gains, options, winners)
 
 
 def _left_out(candidates: Candidates) -> Iterable[UnselectableSetting]:

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from rccltune.analyse import intervals
-from rccltune.analyse.candidates import target_of
 from rccltune.analyse.intervals import Truths, nan_safe
-from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid
+from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid, target_of
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.schema import Number, Whole
 from rccltune.model.settings import Scale, Setting, Target

@@ -35,6 +35,8 @@ import pandas as pd
 from rccltune.analyse import intervals
 from rccltune.analyse.intervals import Array, LogTimes, SizeAxis, Truths
 from rccltune.model import settings
+from rccltune.model.settings import Scale, Target
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO
 
 # What a tuner is asked for; what it cannot see; and with its answer all of a curve's key.
@@ -49,6 +51,20 @@ _SIZE: Final = ("collective", "dtype", "op", "placement", "nbytes")
 _AT_A_SIZE: Final = [*TARGET, *VIEW, "nbytes"]
 # Sizes timed in both modes from which on each has a curve of its own; a sweep has one, at 4 MiB.
 _MANY_SIZES: Final = 4
+
+
+def target_of(named: Sequence[Any]) -> Target:
+    """Target of a rule, from the words of a table.
+
+    Args:
+        named: collective, nodes, ranks, placement of ranks.
+    """
+    collective, n_nodes, n_ranks, rank_placement = named
+    return Target(
+        collective=Collective(collective),
+        scale=Scale(n_nodes=int(n_nodes), n_ranks=int(n_ranks)),
+        rank_placement=str(rank_placement) or None,
+    )
 
 
 def usable(samples: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rccltune.analyse.intervals import Array, Counts, Truths
+from rccltune.model.curves import GAP
 
 # No setting: what the library does by itself.
 NONE: Final = -1
@@ -57,6 +58,16 @@ def fewest_zones(loss: Array, carries: Truths, none: Array) -> Counts:
         states[start:end] = setting if setting < len(loss) - 1 else NONE
         end = start
     return states
+
+
+def split_at_gaps(nbytes: npt.NDArray[np.int64]) -> list[Counts]:
+    """Indices of sizes, split where neighbours are more than a factor of four apart."""
+    return np.split(np.arange(len(nbytes)), np.flatnonzero(nbytes[1:] > GAP * nbytes[:-1]) + 1)
+
+
+def split_by_setting(states: Counts) -> list[Counts]:
+    """Indices of neighbours that are equal."""
+    return np.split(np.arange(len(states)), np.flatnonzero(np.diff(states)) + 1)
 
 
 def size_where_equal(nbytes: npt.ArrayLike, log_ratio: npt.ArrayLike) -> int:

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pandas as pd
 
 from rccltune.analyse import library_behaviour, points, unusable_notices
+from rccltune.analyse.candidates import candidates_in
 from rccltune.analyse.choice_options import ChoiceOptions
-from rccltune.analyse.choose import candidates_in
 from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.fit_curves import curves
 from rccltune.analyse.library_behaviour import Bypass, IdleComparison, LibrarySetting

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from sample_rows import Sample, frame
 
-from rccltune.analyse.choose import Choice, candidates_of_targets
+from rccltune.analyse.candidates import candidates_of_targets
+from rccltune.analyse.choose import Choice
 from rccltune.analyse.crossovers import crossovers
 from rccltune.analyse.session_fit import fit_session
 from rccltune.cli import run

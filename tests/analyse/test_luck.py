@@ -11,9 +11,11 @@ import pytest
 from scipy import stats
 
 from rccltune.analyse import intervals
+from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import TimeGrid
-from rccltune.analyse.zones import ZoneCriteria, choose_zones
+from rccltune.analyse.winners import find_winners
+from rccltune.analyse.zones import make_zones
 from rccltune.model.rule import RuleState
 from rccltune.model.settings import Scale, Setting, Target
 from rccltune.model.vocabulary import Collective
@@ -33,7 +35,9 @@ def rules(grid: TimeGrid, tolerance: float = 0.02) -> list[Zone]:
     """What is chosen from a grid whose first candidate is the library."""
     n = len(grid.candidates) - 1
     standing = SettingGains(grid, list(range(1, n + 1)), [False] * n, tolerance)
-    return [zone for zone in choose_zones(TARGET, standing, ZoneCriteria()) if zone.setting]
+    options = ChoiceOptions(tolerance=tolerance)
+    zones = make_zones(TARGET, standing, options, find_winners(TARGET, standing, options))
+    return [zone for zone in zones if zone.setting]
 
 
 def check_null(drawing: ModuleType, n_draws: int, **like: Any) -> None:  # noqa: ANN401 - of Drawn
