@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from rccltune.model.settings import Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Placement
 from rccltune.ranks import plan
-from rccltune.ranks.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Step
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import BFLOAT16, GRAPH, LOOP, CollectiveCall, Step, setting_of
 from rccltune.ranks.runs import Run
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import setting_of
 
 if TYPE_CHECKING:
     pass

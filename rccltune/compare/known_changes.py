@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.model.settings import Setting
 from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective, Protocol
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import setting_of
 from rccltune.releases import LibraryVendor, Version, dotted, parse_library
 
 if TYPE_CHECKING:

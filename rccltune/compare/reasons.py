@@ -17,7 +17,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Setting
 from rccltune.model.units import format_size
 from rccltune.model.verdict import Verdict
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -282,7 +282,7 @@ class OngoingComparison:
             return {}
         first, second = (
             {
-                (str(collective), int(nbytes)): (rows.setting_of(ran), rows.setting_of(answer))
+                (str(collective), int(nbytes)): (plan.setting_of(ran), plan.setting_of(answer))
                 for collective, nbytes, ran, answer in zip(
                     *(own[name] for name in ("collective", "nbytes", "ran", "answer")), strict=True
                 )

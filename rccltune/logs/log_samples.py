@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import nan
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rccltune.logs.busbw_ratio import check_ratios
 from rccltune.logs.columns import is_percentile
 from rccltune.logs.facts import LogFacts, LogRun
 from rccltune.logs.resolver import Resolver
-from rccltune.logs.timings import number_mixes
+from rccltune.logs.unusable_timings import why_unusable_timings
 from rccltune.model.errors import CommandLineError, OutputError
 from rccltune.model.measurement import RUNS, Caution, Fingerprint
 from rccltune.model.settings import CurveKey, Role, Setting, vendor_of
 from rccltune.model.units import MAX_NBYTES
-from rccltune.model.vocabulary import DTYPE_BYTES, Collective, UnusableReason
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 # Rounding of busbw to two decimals, and of their mean to six digits.
@@ -145,8 +142,7 @@ def _make_run_samples(run: LogRun, resolver: Resolver, keys: dict[CurveKey, int]
     )
     for name in filter(is_percentile, map(str, timings)):
         rows[name] = pd.to_numeric(timings[name], errors="coerce")
-    substituted = _find_substituted(key, ran, curves, settings)
-    rows["unusable"] = _find_unusable(run, rows, curves, substituted)
+    rows["unusable"] = why_unusable_timings(run, rows, curves, ran, settings)
     return rows
 
 
@@ -169,81 +165,6 @@ def _find_ran(
         by_log = [by_call.get((curves[at].collective, nbytes), -1) for at, nbytes in calls]
         ran = ran.where(ran >= 0, by_log)
     return ran, [*settings, None]
-
-
-def _find_substituted(
-    key: pd.Series[int],
-    ran: pd.Series[int],
-    curves: Sequence[CurveKey],
-    settings: Sequence[Setting | None],
-) -> np.ndarray[Any, Any]:
-    """Whether another setting ran at each row than was asked for."""
-    import numpy as np
-    import pandas as pd
-
-    mix, first = number_mixes(pd.DataFrame({"key": key, "ran": ran}), ["key", "ran"])
-    differs = []
-    for at, number in first.to_numpy():
-        setting = settings[number]
-        differs.append(setting is not None and curves[at].setting.contradicts(setting))
-    return np.array(differs)[mix]
-
-
-def _find_unusable(
-    run: LogRun, rows: pd.DataFrame, curves: Sequence[CurveKey], substituted: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    """Why each row must not be used; empty where it may. The first reason counts."""
-    import numpy as np
-
-    def of_curve(read: Callable[[CurveKey], Any]) -> np.ndarray[Any, Any]:
-        return np.array([read(one) for one in curves])[rows["key"]]
-
-    # The summary counts wrong results; where no row shows which, none can be trusted.
-    all_wrong = run.out_of_bounds > 0 and not (rows["wrong"] > 0).any()
-    is_forced = of_curve(lambda one: one.setting.role is Role.FORCED)
-    bypassed = run.timings["bypassed"].to_numpy()
-    is_checked = ~of_curve(lambda one: one.collective.has_own_algbw)
-    is_type_known = of_curve(lambda one: one.dtype is None or one.dtype in DTYPE_BYTES)
-    reasons = (
-        (UnusableReason.WRONG, (rows["wrong"] > 0) | all_wrong),
-        (UnusableReason.ZERO_BYTES, rows["nbytes"] == 0),
-        (UnusableReason.NO_TIME, rows["time_us"].isna()),
-        (UnusableReason.ONE_RANK, of_curve(lambda one: one.scale.n_ranks == 1)),
-        (UnusableReason.INCONSISTENT, run.timings["odd"] & is_checked),
-        (UnusableReason.BYPASSED, bypassed & is_forced),
-        # Whatever path an untouched library takes is what it does.
-        (None, bypassed & ~is_forced),
-        (UnusableReason.UNKNOWN_TYPE, ~is_type_known),
-        (UnusableReason.INCONSISTENT, _are_counts_wrong(rows, of_curve) & is_checked),
-        (UnusableReason.SUBSTITUTED, substituted),
-        (UnusableReason.UNPROVEN, of_curve(lambda one: one.setting.role is Role.UNSTATED)),
-    )
-    return np.select(
-        [np.asarray(flag, dtype=bool) for _, flag in reasons],
-        ["" if reason is None else reason.value for reason, _ in reasons],
-        "",
-    )
-
-
-# A tool may write sizes of a share in either way: of one rank, or of all.
-_WHOLE: Final = frozenset(
-    (Collective.ALL_REDUCE, Collective.BROADCAST, Collective.REDUCE, Collective.SENDRECV)
-)
-
-
-def _are_counts_wrong(
-    rows: pd.DataFrame, of_curve: Callable[[Callable[[CurveKey], Any]], np.ndarray[Any, Any]]
-) -> pd.Series[bool]:
-    """Whether size and count of elements are not of one row.
-
-    The count is that of one rank's share in newer benchmarks, of the whole in older ones.
-    """
-    width = of_curve(lambda one: DTYPE_BYTES.get(one.dtype or "", nan))
-    share = of_curve(lambda one: 1 if one.collective in _WHOLE else one.scale.n_ranks)
-    total = rows["count"] * width
-    differs = (total != rows["nbytes"]) & (total * share != rows["nbytes"])
-    is_wrong: pd.Series[bool] = total.notna() & differs
-    return is_wrong
 
 
 def _check_average(run: LogRun, resolver: Resolver) -> None:

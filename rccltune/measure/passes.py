@@ -25,8 +25,16 @@ from rccltune.model.curves import GAP
 from rccltune.model.settings import BASELINE, IDLE, Role, Setting
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
 from rccltune.ranks import plan
-from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP, REGISTERED, CollectiveCall, Label, Step
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import (
+    GRAPH,
+    GRAPH_UP_TO,
+    LOOP,
+    REGISTERED,
+    CollectiveCall,
+    Label,
+    Step,
+    setting_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

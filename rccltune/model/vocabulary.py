@@ -171,8 +171,9 @@ class Placement(Enum):
 class UnusableReason(Enum):
     """Why a sample is kept but never used in a fit or a choice; the value is its CSV spelling.
 
-    ``ranks/rows.py`` says it of the rank program's rows, ``logs/log_samples.py`` of others' logs;
-    ``ranks/exclusion.py`` adds what a whole session tells (failed or wrong settings).
+    ``ranks/unusable_rows.py`` says it of the rank program's rows, and of all samples of settings
+    that failed; ``logs/unusable_timings.py`` of logs. What stood still is left out without it, by
+    ``analyse/points.py``.
     """
 
     ZERO_BYTES = "zero-bytes"

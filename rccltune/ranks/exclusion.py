@@ -1,4 +1,4 @@
-"""Settings that a session measures no more, and times that must not be used.
+"""Settings that a session measures no more.
 
 A setting that hangs, crashes or gives wrong results is excluded for its collective, and so is one
 with which runs are killed again and again. No setting sends SIGKILL: somebody did, or the kernel
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.settings import Role, Setting
-from rccltune.model.vocabulary import Collective, UnusableReason
+from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan
 from rccltune.ranks.runs import Run
 
@@ -81,23 +81,3 @@ def wrong_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows whose results were wrong; what a probe of the order of adding counts is none of them."""
     wrong: pd.DataFrame = table[(table["wrong"] > 0) & (table["step"] != plan.ORDER)]
     return wrong
-
-
-def find_reasons(samples: pd.DataFrame, excluded: Iterable[ExcludedSetting]) -> pd.Series:
-    """Why each time must not be used; empty where it may.
-
-    Args:
-        samples: a table of samples (:mod:`rccltune.session.sample_table`), with what its source
-            itself says against a time in ``unusable``.
-        excluded: settings that are measured no more.
-    """
-    import pandas as pd
-
-    names = {(one.collective.value, str(one.setting)) for one in excluded}
-    pairs = zip(samples["collective"], samples["setting"], strict=True)
-    is_excluded = pd.Series([pair in names for pair in pairs], index=samples.index, dtype=bool)
-    reasons = samples["unusable"].astype(object)
-    is_wrong = (samples["wrong"] > 0).fillna(value=False) | (reasons == UnusableReason.WRONG.value)
-    reasons = reasons.mask(is_excluded, UnusableReason.EXCLUDED.value)
-    final: pd.Series = reasons.mask(is_wrong.astype(bool), UnusableReason.WRONG.value)
-    return final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 from rccltune.model.errors import OutputError
@@ -51,6 +51,8 @@ COLLECTIVES: Final = (
 )
 # The program rounds each rank's part down to so many bytes.
 _ALIGNED: Final = 16
+# What a row has of a setting that nobody told.
+NOTHING_SAID: Final = ("", "?")
 # Settings that nobody names are of these. NVLS and CollNet are a user's to name: where NVLS is
 # switched off, as on machines that several share, trying it does harm.
 _ALGORITHMS: Final = (Algorithm.RING, Algorithm.TREE, Algorithm.PAT)
@@ -198,6 +200,18 @@ def plan_lines(communicators: Communicators) -> Iterator[str]:
 def answer_of(setting: Setting) -> str:
     """Answer for the plugin to give: ``nothing``, ``rules`` or ``ring/ll128``."""
     return {IDLE: "nothing", RULES: "rules"}.get(setting, str(setting))
+
+
+@cache
+def setting_of(word: str) -> Setting | None:
+    """The setting that a row names; None for ``none``, ``?`` and nothing."""
+    if word in (*NOTHING_SAID, "none"):
+        return None
+    try:
+        # Channels that are left to the library.
+        return Setting.parse(word.removesuffix("/0"))
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,9 @@ signature          of an order: number of where in the result which tree stands
 bits               of an order: number of the bits that random numbers gave
 first_end          of an order: elements before the first one with another tree
 note               why there is no time
-unusable           why the time is not its setting's own (see below); empty where it is, and of
-                   steps that time nothing
+unusable           why the time must not be used (``unusable_rows.py``); empty where it may, and
+                   of steps that time nothing
 =================  ================================================================
-
-A time is its setting's own where the library asked about every call, was answered what was asked
-for, and said at a check or call of the same setting, collective, type and size that it ran just
-that; otherwise ``unusable`` has a :class:`rccltune.model.vocabulary.UnusableReason`. Baseline and
-idle are whatever the library does by itself.
 """
 
 from __future__ import annotations
@@ -54,15 +49,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.errors import OutputError
-from rccltune.model.settings import RULES, Role, Setting
-from rccltune.model.vocabulary import UnusableReason
+from rccltune.model.settings import RULES
 from rccltune.ranks import plan
-from rccltune.ranks.plan import PlacedStep
+from rccltune.ranks.plan import NOTHING_SAID, PlacedStep
 from rccltune.ranks.runs import COLUMNS, Run, unreadable_row
+from rccltune.ranks.unusable_rows import why_unusable_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +66,6 @@ _NUMBERS: Final = (*_COUNTS, "time_us", "checked", "wrong", "trees")
 _NAMES: Final = COLUMNS.split(",")
 # What all ranks must agree on: a library that answers them differently hangs or computes rubbish.
 _COMMON: Final = ("step", "nbytes", "made", "asked", "told_bytes", "answer")
-NOTHING_SAID: Final = ("", "?")
 _COLUMNS: Final = (
     *("run", "process", "line", "step", "communicator", "collective", "dtype", "op", "placement"),
     *("asked_nbytes", "nbytes", "timing", "setting", "purpose", "number", "rules"),
@@ -106,8 +99,8 @@ def rows_of_runs(
             parts.append(tables[run.number])
     table: pd.DataFrame = pd.concat([*parts, _empty_table()], ignore_index=True)
     settings = _executed_settings(table)
-    table["unusable"] = _find_reasons(table, settings)
     table["ran"] = [settings.get(key, "") for key in _keys(table)]
+    table["unusable"] = why_unusable_rows(table)
     ordered: pd.DataFrame = table[list(_COLUMNS)]
     return ordered
 
@@ -236,32 +229,6 @@ def _parse_rows(run: Run) -> pd.DataFrame:
     return raw
 
 
-def _find_reasons(table: pd.DataFrame, settings: Executed) -> list[str]:
-    """Why the time of each row is not its setting's own; empty where it is, or nothing is timed."""
-    columns = zip(
-        _keys(table),
-        *(table[name] for name in ("step", "setting", "time_us", "made", "asked", "answer")),
-        strict=True,
-    )
-    reasons = []
-    for key, step, word, time_us, n_calls, tuner_calls, answer in columns:
-        reason: UnusableReason | None = None
-        if step == plan.MEASURE and not time_us > 0:
-            reason = UnusableReason.NO_TIME
-        elif step == plan.MEASURE:
-            reason = _why_another_ran(
-                Setting.parse(word),
-                answered=setting_of(answer),
-                executed=setting_of(settings.get(key, "")),
-                # More is no fault: NCCL 2.29.2 and 2.29.3 ask twice about a call that a symmetric
-                # kernel could serve, by the same arguments (src/scheduler/symmetric_sched.cc:103);
-                # what ran decides.
-                is_bypassed=not tuner_calls >= n_calls,
-            )
-        reasons.append("" if reason is None else reason.value)
-    return reasons
-
-
 Key: TypeAlias = "tuple[str, str, str, str, int]"
 Executed: TypeAlias = Mapping[Key, str]
 
@@ -277,38 +244,3 @@ def _executed_settings(table: pd.DataFrame) -> Executed:
     asking = (plan.CHECK, plan.CALL, plan.ORDER)
     logged = table[table["step"].isin(asking) & ~table["ran"].isin(NOTHING_SAID)]
     return dict(zip(_keys(logged), logged["ran"], strict=True))
-
-
-def _why_another_ran(
-    setting: Setting, *, answered: Setting | None, executed: Setting | None, is_bypassed: bool
-) -> UnusableReason | None:
-    """Why a time is not its setting's own; None where it is.
-
-    Args:
-        setting: that is timed.
-        answered: by the plugin; None where it answered nothing.
-        executed: as the library said; None where it said nothing.
-        is_bypassed: the library made calls without a question that counts.
-    """
-    if setting.role is not Role.FORCED:
-        is_other = setting.role is Role.IDLE and answered is not None
-        return UnusableReason.SUBSTITUTED if is_other else None
-    if is_bypassed:
-        return UnusableReason.BYPASSED
-    if answered is None:
-        return UnusableReason.INELIGIBLE
-    if setting.contradicts(answered) or (executed and setting.contradicts(executed)):
-        return UnusableReason.SUBSTITUTED
-    return UnusableReason.UNPROVEN if executed is None else None
-
-
-@cache
-def setting_of(word: str) -> Setting | None:
-    """The setting that a row names; None for ``none``, ``?`` and nothing."""
-    if word in (*NOTHING_SAID, "none"):
-        return None
-    try:
-        # Channels that are left to the library.
-        return Setting.parse(word.removesuffix("/0"))
-    except ValueError:
-        return None

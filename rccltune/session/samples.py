@@ -16,8 +16,9 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.ranks import exclusion, plan, rows, runs
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import setting_of
 from rccltune.ranks.runs import Run
+from rccltune.ranks.unusable_rows import why_unusable_samples
 from rccltune.session import sample_table, store
 from rccltune.session.files import DerivedFiles
 from rccltune.session.lock import lock_session
@@ -99,7 +100,7 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
         parts.append(sample_table.arranged(_samples_of_runs(measured, table)))
     samples = sample_table.joined(parts)
     out = exclusion.find_excluded(measured, table)
-    samples["unusable"] = exclusion.find_reasons(samples, out).astype("category")
+    samples["unusable"] = why_unusable_samples(samples, out).astype("category")
     return samples
 
 

@@ -19,8 +19,7 @@ from rccltune.model.rule import Rule
 from rccltune.model.settings import BASELINE, IDLE, RULES, Setting
 from rccltune.model.verdict import Verdict
 from rccltune.ranks import plan
-from rccltune.ranks.plan import CollectiveCall, Label, Step
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import CollectiveCall, Label, Step, setting_of
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify.pairs import TURNS, find_rule, pair_times
 from rccltune.verify.rewriting import hash_rules, select_rules, strip_comments

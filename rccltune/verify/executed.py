@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rccltune.model.settings import RULES
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan
-from rccltune.ranks.rows import NOTHING_SAID, setting_of
+from rccltune.ranks.plan import NOTHING_SAID, setting_of
 from rccltune.verify.verdict import RanAt
 
 if TYPE_CHECKING:

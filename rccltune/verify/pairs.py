@@ -30,8 +30,8 @@ from rccltune.ranks.plan import (
     CollectiveCall,
     Label,
     Step,
+    setting_of,
 )
-from rccltune.ranks.rows import setting_of
 
 if TYPE_CHECKING:
     import pandas as pd

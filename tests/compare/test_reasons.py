@@ -32,7 +32,7 @@ from rccltune.model.settings import RankLocation, Scale, Setting, Target
 from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import runs
-from rccltune.ranks.rows import setting_of
+from rccltune.ranks.plan import setting_of
 from rccltune.rules.rule_file import read_rules
 
 KIB = 1 << 10
