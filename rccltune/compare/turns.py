@@ -26,7 +26,7 @@ import numpy as np
 from rccltune.compare import judging
 from rccltune.compare.judging import A, B
 from rccltune.compare.sides import Side
-from rccltune.measure import failures, passes, rank_program
+from rccltune.measure import hopeless_runs, passes, rank_program
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import Instrument
 from rccltune.measure.ongoing_sweep import refuse_hidden_choices
@@ -39,7 +39,7 @@ from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.units import format_size
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs
-from rccltune.ranks.exclusion import MOST_KILLED, is_tried_again, wrong_rows
+from rccltune.ranks.hangs_and_crashes import MOST_KILLED, is_tried_again, wrong_rows
 from rccltune.ranks.plan import GRAPH, CollectiveCall, Label, Step
 from rccltune.ranks.runs import EndFile, Run
 
@@ -555,7 +555,7 @@ class OngoingComparison:
     def _look(self, made: Run) -> None:
         """Stop where a side cannot run; say what failed otherwise."""
         try:
-            failures.raise_if_hopeless(made)
+            hopeless_runs.raise_if_hopeless(made)
         except MachineError as error:
             raise LaunchError(error.message, where=error.where, hint=error.hint) from error
         mine = [one for one in self.failed() if one.run.number == made.number]

@@ -42,6 +42,7 @@ from rccltune.model.settings import RankLocation
 from rccltune.model.text import join_lines
 from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.ranks import plan
+from rccltune.ranks.hangs_and_crashes import HUNG_AFTER_S
 from rccltune.session import store
 from rccltune.session.store import SessionSetup, another
 from rccltune.simulate.node import SimulatedNode
@@ -104,7 +105,7 @@ def find_instrument(
     remark = overwritten.remark(site.library, site.scale, site.fingerprint.arch)
     if remark is not None:
         site = replace(site, remarks=(*site.remarks, remark))
-    limit = rank_program.HUNG_AFTER_S if hung_after_s is None else hung_after_s
+    limit = HUNG_AFTER_S if hung_after_s is None else hung_after_s
     return replace(instrument, site=site, ground=replace(instrument.ground, hung_after_s=limit))
 
 

@@ -1,8 +1,8 @@
 """A sweep under way: units follow each other until nothing of them is left.
 
-A setting that hangs, crashes or computes wrong results is excluded for that collective, and the
-rest goes on in a new start. What has a row of every rank is never measured again: whatever is
-killed, the same sweep goes on from the next row.
+Where a setting hangs or crashes (``ranks/hangs_and_crashes.py``) the rest goes on in a new start.
+What has a row of every rank is never measured again: whatever is killed, the same sweep goes on
+from the next row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rccltune.measure import failures, passes, rank_program
+from rccltune.measure import hopeless_runs, passes, rank_program
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.passes import RunPlan, SweepScope
 from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
@@ -29,7 +29,8 @@ from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.units import format_size
 from rccltune.model.vocabulary import Collective, UnusableReason
-from rccltune.ranks import exclusion, plan, rows, runs
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.hangs_and_crashes import MOST_KILLED, find_excluded, wrong_rows
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP, Label, Step
 from rccltune.ranks.runs import EndFile, Run
 
@@ -89,7 +90,7 @@ class OngoingSweep:
 
     def excluded(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
-        return exclusion.find_excluded(self.runs, self.table()) if self.runs else ()
+        return find_excluded(self.runs, self.table()) if self.runs else ()
 
     def failed_rules(self, rules: str) -> tuple[ExcludedSetting, ...]:
         """Collectives with which the rules of a file hung or crashed.
@@ -97,7 +98,7 @@ class OngoingSweep:
         Args:
             rules: digest of the file.
         """
-        return exclusion.find_excluded(self.runs, rules=rules)
+        return find_excluded(self.runs, rules=rules)
 
     def remaining(self, unit: RunPlan) -> dict[Label, list[Step]]:
         """Steps of a unit that are still to be made, by communicator."""
@@ -230,7 +231,7 @@ class OngoingSweep:
             run = self._send(self._waiting(unit), unit, rest, seconds, show)
             if run.ended is not None:
                 self._end(with_plugin=unit.plugin)
-        self._evaluate(unit, run)
+        self._go_on_or_stop(unit, run)
 
     def _send(
         self,
@@ -300,10 +301,10 @@ class OngoingSweep:
             Progress(what=what, done=before + n, of=total, left_s=left_s[n], where=self.name)
         )
 
-    def _evaluate(self, unit: RunPlan, run: Run) -> None:
+    def _go_on_or_stop(self, unit: RunPlan, run: Run) -> None:
         """Go on, without a setting, or stop."""
         refuse_hidden_choices([run])
-        failures.raise_if_hopeless(run)
+        hopeless_runs.raise_if_hopeless(run)
         self._say_wrong(run)
         end = run.ended
         if end is None or end.failure is None:
@@ -324,7 +325,7 @@ class OngoingSweep:
             return
         self._failures[unit.plugin] += 1
         is_killed = end.failure is Failure.KILLED
-        if self._failures[unit.plugin] >= (exclusion.MOST_KILLED if is_killed else _MOST_FAILURES):
+        if self._failures[unit.plugin] >= (MOST_KILLED if is_killed else _MOST_FAILURES):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
                 f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {why}",
@@ -337,7 +338,7 @@ class OngoingSweep:
     def _say_wrong(self, run: Run) -> None:
         """Say loudly which settings compute wrong results."""
         table = self.table()
-        wrong = exclusion.wrong_rows(table[table["run"] == run.number])
+        wrong = wrong_rows(table[table["run"] == run.number])
         for (collective, setting), group in wrong.groupby(["collective", "setting"], sort=False):
             name = f"{collective} {setting}"
             if name in self._warned:

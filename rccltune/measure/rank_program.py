@@ -26,7 +26,6 @@ from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import Launcher
 from rccltune.launch.process import RunningLaunch
 from rccltune.launch.variables import CHANNELS, CLEARED, LaunchEnvironment, launch_environment
-from rccltune.measure import failures
 from rccltune.measure.connection import (
     Answer,
     ConnectionLostError,
@@ -37,17 +36,16 @@ from rccltune.measure.connection import (
 from rccltune.model.errors import MachineError
 from rccltune.model.settings import RankLocation
 from rccltune.ranks import plan, runs
+from rccltune.ranks.hangs_and_crashes import (
+    HUNG_AFTER_S,
+    communicator_limit_s,
+    describe_end,
+    step_limit_s,
+)
 from rccltune.ranks.plan import Communicators
 from rccltune.ranks.runs import Run, RunFile
 from rccltune.session import files, store
 
-# Until all ranks are there, and until the first communicator is: libraries load and connections
-# are made, slower with more ranks.
-_START_S: Final = 120.0
-_START_EACH_S: Final = 2.0
-HUNG_AFTER_S: Final = 60.0
-# A communicator may take so many times what the first one took.
-_SLOWER: Final = 10
 # How long ranks may take to end by themselves, and a launcher to see that they have.
 _LEAVE_S: Final = 10.0
 _LOOK_S: Final = 0.002
@@ -325,7 +323,7 @@ class WaitingRanks:
         except ConnectionLostError:
             return self._end()
         except HungError:
-            return self._end(stalled=True)
+            return self._end(hung=True)
         return self.run
 
     def _connect(self) -> RankConnection:
@@ -335,7 +333,7 @@ class WaitingRanks:
                 self._folder,
                 self._token,
                 self._ground.n_ranks,
-                limit_s=self._start_s,
+                limit_s=communicator_limit_s(None, self._ground.n_ranks),
                 is_over=lambda: self._launch.is_over,
             )
             first = self._send([plan.first_line(self.largest)], None)
@@ -368,13 +366,8 @@ class WaitingRanks:
 
     def _limit_of(self, line: str) -> float:
         """Longest time in seconds that a line may take."""
-        if line.startswith(plan.COMMUNICATOR):
-            return communicator_limit_s(self.first_us, self._ground.n_ranks)
-        return self._ground.hung_after_s if self.first_us is not None else self._start_s
-
-    @property
-    def _start_s(self) -> float:
-        return communicator_limit_s(None, self._ground.n_ranks)
+        ground = self._ground
+        return step_limit_s(line, self.first_us, ground.n_ranks, ground.hung_after_s)
 
     def end(self) -> Run:
         """Let them end by themselves, where they have not ended yet.
@@ -387,34 +380,22 @@ class WaitingRanks:
             self._connection.end()
         return self._end()
 
-    def _end(self, *, stalled: bool = False) -> Run:
+    def _end(self, *, hung: bool = False) -> Run:
         """End what is left, and write how it ended."""
         if self._ended is not None:
             return self._ended
-        deadline = time.monotonic() + (0 if stalled else _LEAVE_S)
+        deadline = time.monotonic() + (0 if hung else _LEAVE_S)
         while not self._launch.is_over and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        ending = self._launch.end(timed_out=stalled)
+        ending = self._launch.end(timed_out=hung)
         if self._connection is not None:
             self._connection.close()
         self._plan.close()
         run = runs.read_run(self._folder)
-        end = failures.end_of_run(run, ending, stalled=stalled)
+        end = describe_end(run, ending, hung=hung)
         files.write_atomically(self._folder / runs.END_FILE, store.dump_json(end))
         self._ended = replace(run, ended=end)
         return self._ended
-
-
-def communicator_limit_s(first_us: float | None, n_ranks: int) -> float:
-    """Seconds that a communicator may take: ten times the first one's, and a minute at least.
-
-    Args:
-        first_us: µs that the first one took; None while there is none.
-        n_ranks: of it; more ranks make more connections.
-    """
-    if first_us is None:
-        return _START_S + _START_EACH_S * n_ranks
-    return max(HUNG_AFTER_S, 1e-6 * _SLOWER * first_us)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rccltune.launch import overrides, signals, variables
 from rccltune.logs.library_log import find_tuner
-from rccltune.measure import failures, rank_program, rccl_tests
+from rccltune.measure import hopeless_runs, rank_program, rccl_tests
 from rccltune.measure.hosts import HostComparison
 from rccltune.measure.instrument import (
     check_same_machine,
@@ -44,7 +44,8 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import BASELINE, LL128_FORCED, TREE_SIMPLE_FORCED, Role, Setting
 from rccltune.model.vocabulary import Algorithm, Collective, Protocol
-from rccltune.ranks import exclusion, plan, runs
+from rccltune.ranks import plan, runs
+from rccltune.ranks.hangs_and_crashes import find_excluded
 from rccltune.ranks.runs import EndFile, Run, RunFile
 from rccltune.session import files, lock, store
 from rccltune.session.store import NODE_FILE, SessionSetup
@@ -115,7 +116,7 @@ class PreparedRcclTests:
     @property
     def excluded(self) -> tuple[ExcludedSetting, ...]:
         """Settings that are measured no more."""
-        return exclusion.find_excluded(self.runs)
+        return find_excluded(self.runs)
 
     @property
     def seconds(self) -> list[float]:
@@ -474,8 +475,8 @@ def _compare_hosts(prepared: PreparedRcclTests, reporter: Reporter, *, force: bo
         ranks.make({plan.Label(_HOSTS, 0): []})
         run = ranks.end()
     if run.ended is not None and not comparison.sentence:
-        if run.ended.exit_code not in failures.UNFIT:
-            failures.raise_if_hopeless(run)
+        if run.ended.exit_code not in hopeless_runs.UNFIT:
+            hopeless_runs.raise_if_hopeless(run)
         reporter.say(f"The hosts are not compared: {run.ended.words}")
 
 

@@ -1,4 +1,4 @@
-"""Failures of launches, and the exclusion of settings whose launches fail."""
+"""Records of failures of launches, and of excluded settings; ``ranks/hangs_and_crashes.py``."""
 
 from __future__ import annotations
 

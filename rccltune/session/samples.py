@@ -15,7 +15,8 @@ from rccltune.model.measurement import Caution, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import Collective, UnusableReason
-from rccltune.ranks import exclusion, plan, rows, runs
+from rccltune.ranks import plan, rows, runs
+from rccltune.ranks.hangs_and_crashes import find_excluded
 from rccltune.ranks.plan import setting_of
 from rccltune.ranks.runs import Run
 from rccltune.ranks.unusable_rows import why_unusable_samples
@@ -99,7 +100,7 @@ def frame_from_logs(opened: Session) -> pd.DataFrame:
         table = rows.rows_of_runs(measured)
         parts.append(sample_table.arranged(_samples_of_runs(measured, table)))
     samples = sample_table.joined(parts)
-    out = exclusion.find_excluded(measured, table)
+    out = find_excluded(measured, table)
     samples["unusable"] = why_unusable_samples(samples, out).astype("category")
     return samples
 
@@ -200,7 +201,7 @@ def bring_up_to_date(folder: Path) -> None:
 
 def excluded(opened: Session) -> tuple[ExcludedSetting, ...]:
     """Settings of a session that are measured no more, as far as the ends of runs tell."""
-    return exclusion.find_excluded(runs.read_runs(opened.path, most_ranks=0))
+    return find_excluded(runs.read_runs(opened.path, most_ranks=0))
 
 
 def notices(found: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:

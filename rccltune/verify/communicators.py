@@ -28,7 +28,7 @@ from rccltune.model.settings import IDLE, RULES
 from rccltune.model.units import format_span
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs
-from rccltune.ranks.exclusion import wrong_rows
+from rccltune.ranks.hangs_and_crashes import wrong_rows
 from rccltune.ranks.plan import GRAPH_UP_TO
 from rccltune.rules.rule_file import read_rules
 from rccltune.session import files, store

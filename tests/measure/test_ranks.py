@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from made_runs import make, step
 
 from rccltune.launch import launch_processes, process
 from rccltune.launch.launchers import LAUNCHERS, Launcher
-from rccltune.measure import failures, rank_program
+from rccltune.measure import hopeless_runs, rank_program
 from rccltune.measure.rank_program import LaunchSetup, LibraryUnderTest
 from rccltune.model.errors import LaunchError, MachineError, RccltuneError, SessionError
-from rccltune.model.failure import Failure
 from rccltune.model.settings import RankLocation, Scale
 from rccltune.ranks import runs
+from rccltune.ranks.hangs_and_crashes import describe_end
 
 # What the lent machines and their jobs have (law 11), and what chooses.
 SITE = {
@@ -146,7 +145,7 @@ def test_what_no_setting_is_to_blame_for_stops(
     end = {"exit_code": code, "failure": "crash", "words": "its own words"}
     make(tmp_path, [step("check", "ring/ll")], done=[1, 1], ending=end)
     with pytest.raises(error, match="its own words") as caught:
-        failures.raise_if_hopeless(runs.read_runs(tmp_path)[0])
+        hopeless_runs.raise_if_hopeless(runs.read_runs(tmp_path)[0])
     assert said in str(caught.value)
 
 
@@ -155,22 +154,8 @@ def test_a_host_that_does_not_see_the_session_is_told_so(tmp_path: Path) -> None
     words = "node7: the run's folder /tmp/s/runs/1 is not here"
     make(tmp_path, [], ending={"exit_code": 8, "failure": "crash", "words": words})
     with pytest.raises(SessionError, match="node7") as caught:
-        failures.raise_if_hopeless(runs.read_runs(tmp_path)[0])
+        hopeless_runs.raise_if_hopeless(runs.read_runs(tmp_path)[0])
     assert "that all hosts share" in str(caught.value)
-
-
-def test_a_simulated_node_says_why_its_ranks_are_gone(tmp_path: Path) -> None:
-    """Where ranks say of each other alone that they are gone."""
-    own = make(tmp_path, [step("check", "ring/ll")], done=[0, 0])
-    (own / "log.txt").write_text(
-        "rccltune simulated node: it has no time for 4 ranks\n"
-        "rccltune-perf: rank 0: line 2 of the plan: rank 1 is gone\n"
-    )
-    ended = process.LaunchEnd(
-        exit_code=64, signal=None, timed_out=False, lingered=False, duration_s=1.0
-    )
-    end = failures.end_of_run(runs.read_run(own), ended, stalled=False)
-    assert end.words == "it has no time for 4 ranks"
 
 
 # As Open MPI 5.0.11 says it of a program that the other host lacks.
@@ -197,38 +182,8 @@ def test_ranks_that_a_launcher_does_not_start_are_counted(tmp_path: Path) -> Non
     ended = process.LaunchEnd(
         exit_code=1, signal=None, timed_out=False, lingered=False, duration_s=1.0
     )
-    end = failures.end_of_run(runs.read_run(own), ended, stalled=False)
+    end = describe_end(runs.read_run(own), ended, hung=False)
     made = replace(runs.read_run(own), ended=end)
     with pytest.raises(MachineError, match="1 of 2 ranks started") as caught:
-        failures.raise_if_hopeless(made)
+        hopeless_runs.raise_if_hopeless(made)
     assert "Node: node7 while attempting to start process rank 2" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("ending", "stalled", "failure"),
-    [
-        ({"exit_code": 6}, False, Failure.CRASH),
-        ({"exit_code": 137}, False, Failure.KILLED),
-        ({"exit_code": None, "signal": 9}, False, Failure.KILLED),
-        ({"exit_code": None, "timed_out": True}, True, Failure.HANG),
-        ({"exit_code": 0}, False, Failure.CRASH),
-    ],
-)
-def test_the_step_in_flight_is_to_blame(
-    tmp_path: Path, ending: dict[str, Any], failure: Failure, *, stalled: bool
-) -> None:
-    """Its setting, for its collective."""
-    steps = [step("check", "idle"), step("check", "ring/ll"), step("check", "tree/ll")]
-    remarks = ["failed 6 ncclAllReduce: unhandled error"]
-    own = make(tmp_path, steps, done=[3, 2], remarks=remarks if ending["exit_code"] else [])
-    (own / "log.txt").write_text("rccltune-perf: rank 1: rank 0 is gone\nsomething\n")
-    usual = {"exit_code": None, "signal": None, "timed_out": False, "lingered": False}
-    ended = process.LaunchEnd(**{**usual, **ending}, duration_s=1.0)
-    end = failures.end_of_run(runs.read_run(own), ended, stalled=stalled)
-    assert end.failure is failure
-    assert end.line == 6
-    assert (str(end.setting), str(end.collective)) == ("ring/ll", "Collective.ALL_REDUCE")
-    if ending["exit_code"]:
-        assert end.words == "ncclAllReduce: unhandled error"
-    if stalled:
-        assert end.words == "", "ranks that we end see each other go: no reason of a hang"

@@ -20,7 +20,7 @@ from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.ranks import rows, runs
-from rccltune.ranks.exclusion import find_excluded
+from rccltune.ranks.hangs_and_crashes import find_excluded
 from rccltune.ranks.plan import Step
 from rccltune.session import store
 from rccltune.session.samples import frame_from_logs, load_frame
