@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rccltune.machine.findings import Finding, notes, stops, warns
+from rccltune.machine.findings import Finding, Severity, notes, stops, warns
 from rccltune.machine.kfd import NODES
 from rccltune.machine.mode_change import list_commands
 from rccltune.machine.products import find_product
@@ -20,7 +20,7 @@ _NVIDIA: Final = "modprobe nvidia (root); start the container with --gpus all"
 
 def find_gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Finding, ...]:
     """Everything about the GPUs themselves that changes what can be measured."""
-    return (
+    findings = (
         *_check_presence(system),
         *_check_hidden(system),
         *_check_partitions(system),
@@ -29,6 +29,9 @@ def find_gpu_findings(system: System, variables: Mapping[str, str]) -> tuple[Fin
         *_check_sources(system),
         *_check_visible(system, variables),
     )
+    if any(finding.severity is Severity.STOPS for finding in findings):
+        return findings
+    return (*findings, *_check_count(system, variables))
 
 
 def _check_presence(system: System) -> Iterator[Finding]:
@@ -251,4 +254,19 @@ def _check_visible(system: System, variables: Mapping[str, str]) -> Iterator[Fin
             where,
             remedy="use all of them; where the job cannot, measure with more channels: sweep "
             "--env NCCL_MIN_NCHANNELS=32 (RCCL's tips), or 112 (AMD's article).",
+        )
+
+
+def _check_count(system: System, variables: Mapping[str, str]) -> Iterator[Finding]:
+    """A finding where a collective has no second GPU on this host."""
+    try:
+        n_visible = len(find_visible_devices(system.gpus, system.vendor, variables))
+    except MachineError:
+        return
+    if n_visible == 1:
+        yield notes(
+            "one-gpu",
+            "1 GPU can be used here, and a collective needs two",
+            "this host",
+            remedy="measure on several hosts: --hostfile and --np.",
         )

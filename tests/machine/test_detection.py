@@ -57,9 +57,9 @@ SITUATIONS = {
     "container-no-gpu": {"hidden-gpus"},
     "container-no-kfd": {"no-kfd"},
     "sriov-guest": {"sriov-guest"},
-    "sriov-guest-no-memory-file": {"sriov-guest", "memory-mode-unknown"},
+    "sriov-guest-no-memory-file": {"sriov-guest", "memory-mode-unknown", "one-gpu"},
     "mode-change-under-way": {"mode-changing"},
-    "mode-unknown-text": {"mode-unknown"},
+    "mode-unknown-text": {"mode-unknown", "one-gpu"},
     "old-driver-cpx": {"memory-mode-unknown"},
     "no-amd-gpu": {"no-gpu"},
     "no-sysfs": {"no-sysfs"},
@@ -327,5 +327,6 @@ def test_nvidia_is_seen_in_proc(tmp_path: Path) -> None:
     system = seen(root)
     assert (system.vendor, system.product, system.mode_text) == ("nvidia", "NVIDIA H200", "none")
     # ROCr's list hides none of them.
-    assert find_gpu_findings(system, {"ROCR_VISIBLE_DEVICES": ""}) == ()
+    (finding,) = find_gpu_findings(system, {"ROCR_VISIBLE_DEVICES": ""})
+    assert finding.name == "one-gpu"
     assert make_fingerprint(system).devices == ("0000:0f:00.0 GPU-0a",)

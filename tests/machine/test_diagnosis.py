@@ -402,6 +402,7 @@ def test_remedies_on_nvidia_are_nvidias(tmp_path: Path) -> None:
         "no-library",
         "benchmark-without-mpi",
         "launcher-mismatch",
+        "one-gpu",
     }
     told = " ".join(f"{finding.where} {finding.remedy}" for finding in findings)
     assert "nccl-tests" in told
