@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from machine import machine
 
-from rccltune.compare import judging
+from rccltune.compare import judge_sizes
 from rccltune.model import defaults
 from rccltune.model.units import format_size
 
@@ -56,7 +56,7 @@ def draw(table: pd.DataFrame, rng: np.random.Generator, planted: float = 0.0) ->
     rows["side"] = np.where(rows["replicate"].isin(chosen[:n]), "a", "b")
     is_slower = (rows["side"] == "b") & rows["nbytes"].between(*PLACE)
     rows["time_us"] *= np.where(is_slower, 1 + planted, 1.0)
-    return judging.judge(rows, margin=defaults.MARGIN, paired=False)
+    return judge_sizes.judge(rows, margin=defaults.MARGIN, paired=False)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from rccltune.model.settings import Scale, Setting
 from rccltune.model.units import KIB
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
-from rccltune.verify.judge import judge
+from rccltune.verify.judge_rules import judge
 from rccltune.verify.pairs import SizesToCall, choose_sizes
 
 MIB = KIB * KIB

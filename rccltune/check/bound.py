@@ -28,7 +28,7 @@ from rccltune.rules.writer import VERIFIED_MARK
 from rccltune.session import store
 from rccltune.verify import verdict_store
 from rccltune.verify.rewriting import select_rules
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 
 # How a difference begins that the plugin takes with a warning.
 LIBRARY: Final = "library: "

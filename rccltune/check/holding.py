@@ -29,7 +29,7 @@ from rccltune.check.bound import (
     no_rule_error,
 )
 from rccltune.check.kept_bits import probe_rules
-from rccltune.compare.judging import A, B, mean_log_times
+from rccltune.compare.judge_sizes import A, B, mean_log_times
 from rccltune.compare.sides import Side
 from rccltune.compare.turns import MeasuredSide, OngoingComparison
 from rccltune.launch import signals

@@ -23,7 +23,7 @@ from rccltune.model.vocabulary import DTYPE_BYTES, Collective
 
 if TYPE_CHECKING:
     from rccltune.verify.outcome import VerificationResult
-    from rccltune.verify.verdict import RuleVerdict, VerdictFile
+    from rccltune.verify.verdict_file import RuleVerdict, VerdictFile
 
 _SHOWN = 12
 _ONE_ROOT = "one root"
@@ -271,7 +271,7 @@ def _span(ratios: Sequence[float]) -> str:
 
 def how_often(file: VerdictFile) -> str:
     """In how many replicates both sides were called."""
-    from rccltune.verify.verdict import replicates_of
+    from rccltune.verify.verdict_file import replicates_of
 
     return replicates_of(file.replicates, file.processes)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rccltune.compare import results
 from rccltune.compare.comparison_request import ComparisonRequest
 from rccltune.compare.explaining import explain_differences
-from rccltune.compare.judging import A, B
+from rccltune.compare.judge_sizes import A, B
 from rccltune.compare.known_changes import NewerSide, ReleaseChange, find_known_changes
 from rccltune.compare.reasons import NO_TUNER, PERHAPS, add_reasons
 from rccltune.compare.results import ComparisonResult

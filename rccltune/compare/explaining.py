@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rccltune.compare import judging
-from rccltune.compare.judging import A, B
+from rccltune.compare import judge_sizes
+from rccltune.compare.judge_sizes import A, B
 from rccltune.compare.reasons import (
     Reason,
     SizeReason,
@@ -62,7 +62,7 @@ def explain_differences(found: ComparisonResult, measuring: OngoingComparison) -
     a, b = measuring.sides
     if a.shares == b.shares:
         return found
-    rows = found.table[found.table["verdict"].isin([one.value for one in judging.DIFFERS])]
+    rows = found.table[found.table["verdict"].isin([one.value for one in judge_sizes.DIFFERS])]
     reasons: Reasons = {}
     answers: dict[Cell, Setting] = {}
     restores: dict[Cell, RestoredSize] = {}
@@ -182,7 +182,7 @@ def _judge_third(third: OngoingComparison, letter: str) -> dict[Cell, tuple[Verd
     """Judge the third side's time over another side's, by size."""
     timings = third.timings()
     both = timings[timings["side"].isin((letter, C))].replace({"side": {letter: A, C: B}})
-    table = judging.judge(both, margin=third.margin, paired=False)
+    table = judge_sizes.judge(both, margin=third.margin, paired=False)
     return {
         (str(row["collective"]), int(row["nbytes"])): (
             Verdict(row["verdict"]),

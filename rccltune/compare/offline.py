@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.analyse.points import IDLE, without_rough
-from rccltune.compare import judging
-from rccltune.compare.judging import LEAST_REPLICATES, A, B
+from rccltune.compare import judge_sizes
+from rccltune.compare.judge_sizes import LEAST_REPLICATES, A, B
 from rccltune.compare.reasons import add_reasons
 from rccltune.compare.results import COLUMNS, ComparisonResult
 from rccltune.model.errors import TooLittleDataError
@@ -69,7 +69,7 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
     timings["replicate"] = timings["side"] + unit
     names = _names(common)
     timings["collective"] = _joined(timings, names)
-    judged = judging.judge(timings, margin=margin, paired=False, least=1)
+    judged = judge_sizes.judge(timings, margin=margin, paired=False, least=1)
     for letter in (A, B):
         judged[f"{letter}_ran"] = judged["collective"].str.rpartition(" ")[2]
     judged["basis"] = repeats

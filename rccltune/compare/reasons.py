@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.compare.judging import DIFFERS
+from rccltune.compare.judge_sizes import DIFFERS
 from rccltune.model.estimate import Estimate
 from rccltune.model.settings import Setting
 from rccltune.model.units import format_size

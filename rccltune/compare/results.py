@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rccltune.compare import judging, reasons
+from rccltune.compare import judge_sizes, reasons
 from rccltune.compare.reasons import ran_words
 from rccltune.compare.restoring import RestoredRules
 from rccltune.compare.sides import Side
@@ -158,8 +158,8 @@ class ComparisonResult:
 
     @property
     def exit_code(self) -> int:
-        """9, 8 or 0, see :func:`rccltune.compare.judging.exit_code`."""
-        return judging.exit_code(self.table["verdict"], was_cut=self.was_cut)
+        """9, 8 or 0, see :func:`rccltune.compare.judge_sizes.exit_code`."""
+        return judge_sizes.exit_code(self.table["verdict"], was_cut=self.was_cut)
 
     @property
     def ranges(self) -> tuple[SizeRange, ...]:
@@ -301,7 +301,7 @@ def _gains_up_to(own: pd.DataFrame) -> int | None:
     largest = None
     rows = own.sort_values("nbytes")
     for nbytes, verdict in zip(rows["nbytes"], rows["verdict"], strict=True):
-        if Verdict(verdict) in judging.HARM:
+        if Verdict(verdict) in judge_sizes.HARM:
             break
         if Verdict(verdict) is Verdict.FASTER:
             largest = int(nbytes)

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from rccltune.compare import judging
-from rccltune.compare.judging import A, B
+from rccltune.compare import judge_sizes
+from rccltune.compare.judge_sizes import A, B
 from rccltune.compare.sides import Side
 from rccltune.measure import hopeless_runs, passes, rank_program
 from rccltune.measure.hosts import HostComparison
@@ -174,7 +174,7 @@ class OngoingComparison:
         """Sizes in bytes beside those at which the sides differ, four an octave."""
         sizes_by_collective: dict[Collective, list[int]] = {}
         judged = self.judged(only=COMPARE)
-        differs = judged[judged["verdict"].isin([one.value for one in judging.DIFFERS])]
+        differs = judged[judged["verdict"].isin([one.value for one in judge_sizes.DIFFERS])]
         cells = set(zip(differs["collective"], differs["nbytes"], strict=True))
         for collective, sizes in self.scope.sizes.items():
             for low, high in itertools.pairwise(sizes):
@@ -647,7 +647,7 @@ class OngoingComparison:
             )
 
     def timings(self, only: str | None = None) -> pd.DataFrame:
-        """Timings of communicators that were made whole, as :mod:`rccltune.compare.judging` wants.
+        """Timings of communicators that were made whole, as ``judge_sizes`` wants them.
 
         Args:
             only: of this stage; None for all.
@@ -704,7 +704,7 @@ class OngoingComparison:
 
     def judged(self, only: str | None = None) -> pd.DataFrame:
         """Verdicts by size of what was timed."""
-        return judging.judge(self.timings(only), margin=self.margin, paired=self.is_inside)
+        return judge_sizes.judge(self.timings(only), margin=self.margin, paired=self.is_inside)
 
 
 def cell_of(call: CollectiveCall) -> Cell:

@@ -26,7 +26,7 @@ from rccltune.rules.rule_file import RuleFile
 from rccltune.rules.stored_choice import OLD_CHOICE, StoredChoice, read_choice
 from rccltune.session import store
 from rccltune.transferbench import Ceilings, find_ceilings
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 from rccltune.verify.verdict_store import (
     FORCED_FOLDER,
     FailedVerification,

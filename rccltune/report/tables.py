@@ -43,7 +43,7 @@ from rccltune.model.zone import UnselectableSetting
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP
 from rccltune.report.contents import RuleFileOfSession, SessionContents, is_for, target_words
 from rccltune.session.samples import load_frame
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 
 _SETTING: Final = ("panel", "setting", "algorithm", "protocol", "channels")
 _COLUMNS: Final = {

@@ -16,7 +16,7 @@ from rccltune.model.zone import BASELINE_UNKNOWN, NOT_FASTER, Zone, is_not_beate
 from rccltune.report.contents import RuleFileOfSession, SessionContents
 from rccltune.report.tables import baseline_words
 from rccltune.session.store import is_swept, sweep_then_verify
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 from rccltune.verify.verifications import Verification
 
 DASH: Final = "–"

@@ -20,7 +20,7 @@ _REAL: Final = re.compile(r"RCCL \S+, real \([^()]+\); times simulated")
 _LIBRARIES: Final = re.compile(rb"^# library: (.+)$", re.MULTILINE)
 _LIBRARY: Final = re.compile(r"(?:[RN]CCL )?\d+\.\d+\.\d+\S*")
 _VERIFIED: Final = re.compile(rf"^# {VERIFIED_MARK}", re.MULTILINE)
-# As a verification says it of a rule that the library wrote over (verify/verdict.py).
+# As a verification says it of a rule that the library wrote over (verify/verdict_file.py).
 _RAN: Final = re.compile(r"\S+ was answered and \S+ ran at [\d.]+ \w+")
 
 

@@ -39,7 +39,7 @@ from rccltune.verify.executed import Executed, read_executed
 from rccltune.verify.pairs import VerificationCalls
 from rccltune.verify.rewriting import hash_rules, select_rules, strip_comments
 from rccltune.verify.site_and_idle import SiteAndIdle
-from rccltune.verify.verdict import IdleEffect
+from rccltune.verify.verdict_file import IdleEffect
 
 if TYPE_CHECKING:
     import pandas as pd

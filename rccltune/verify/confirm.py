@@ -30,7 +30,7 @@ from rccltune.model.rounding import csv_text
 from rccltune.model.units import format_span
 from rccltune.session.files import write_atomically
 from rccltune.session.store import NODE_FILE
-from rccltune.verify.verdict import RuleVerdict, VerdictFile
+from rccltune.verify.verdict_file import RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
     import pandas as pd

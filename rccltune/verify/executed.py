@@ -14,7 +14,7 @@ from rccltune.model.settings import RULES
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan
 from rccltune.ranks.plan import NOTHING_SAID, setting_of
-from rccltune.verify.verdict import RanAt
+from rccltune.verify.verdict_file import RanAt
 
 if TYPE_CHECKING:
     import pandas as pd

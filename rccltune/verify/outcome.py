@@ -22,9 +22,9 @@ from rccltune.rules.rule_order import count_rules
 from rccltune.verify import rewriting
 from rccltune.verify.communicators import CallResult, CommunicatorPairs
 from rccltune.verify.executed import find_ends
-from rccltune.verify.judge import JudgedFile
+from rccltune.verify.judge_rules import JudgedFile
 from rccltune.verify.rewriting import select_rules
-from rccltune.verify.verdict import (
+from rccltune.verify.verdict_file import (
     BitsTime,
     RanAt,
     RuleVerdict,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from rccltune.compare.judging import A, B, mark_stalls, means
+from rccltune.compare.judge_sizes import A, B, mark_stalls, means
 from rccltune.measure import passes
 from rccltune.measure.passes import RunPlan
 from rccltune.model.rule import Rule

@@ -18,7 +18,7 @@ from rccltune.rules.line_format import LineChange, rewrite_lines
 from rccltune.rules.rule_file import RuleFile, read_rules
 from rccltune.rules.rule_order import subtract_rules
 from rccltune.rules.writer import VERIFIED_MARK
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 
 # What is said of a rule's sizes that one before it answers.
 _HIDDEN: Final = "fallback, not timed: the rule before it answers"

@@ -36,10 +36,10 @@ from rccltune.ranks.plan import BFLOAT16, GRAPH, GRAPH_UP_TO, LOOP, CollectiveCa
 from rccltune.rules.rule_file import read_rules
 from rccltune.rules.rule_order import subtract_rules
 from rccltune.session.samples import load_frame
-from rccltune.verify.judge import JudgedFile
+from rccltune.verify.judge_rules import JudgedFile
 from rccltune.verify.outcome import OngoingVerification
 from rccltune.verify.rewriting import hash_rules, select_rules, strip_comments
-from rccltune.verify.verdict import BitsTime, RuleVerdict
+from rccltune.verify.verdict_file import BitsTime, RuleVerdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ from rccltune.analyse.points import by_timing
 from rccltune.model.settings import BASELINE, IDLE, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan
-from rccltune.verify.verdict import IdleEffect
+from rccltune.verify.verdict_file import IdleEffect
 
 if TYPE_CHECKING:
     import pandas as pd

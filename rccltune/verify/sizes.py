@@ -36,7 +36,7 @@ class PairTable:
         nbytes: called sizes, rising.
         paired: log ratios by the timing mode that judges each size.
         beside: log ratios of calls that are timed beside it, by the name that
-            :class:`rccltune.verify.verdict.RuleVerdict` has for them: ``loop`` (sizes that graphs
+            :class:`~.verdict_file.RuleVerdict` has for them: ``loop`` (sizes that graphs
             judge), ``one_root``, ``registered``, ``bfloat16`` (where another type judges).
         equivalent: sizes at which both sides made the same calls.
     """

@@ -13,7 +13,7 @@ from rccltune.model.errors import VerificationError
 from rccltune.model.schema import Line, Text
 from rccltune.rules.exports import NAMED
 from rccltune.session import store
-from rccltune.verify.verdict import VerdictFile
+from rccltune.verify.verdict_file import VerdictFile
 
 _VERDICT: Final = "verdict"
 _REFUSED: Final = "refused"

@@ -1,7 +1,7 @@
 """Rules and the library in turns on the machine itself: what stays of a rule file.
 
 Both sides are called in a number of communicators that is fixed before the first one is made
-(:mod:`rccltune.verify.pairs`); :mod:`rccltune.verify.judge` judges once. What was trimmed is
+(:mod:`rccltune.verify.pairs`); :mod:`rccltune.verify.judge_rules` judges once. What was trimmed is
 judged again on as many fresh communicators, and then stays or goes: it always ends.
 """
 
@@ -38,7 +38,7 @@ from rccltune.session.samples import bring_up_to_date
 from rccltune.verify import confirm as confirming
 from rccltune.verify import rewriting, same_bits, verdict_store
 from rccltune.verify.communicators import CommunicatorPairs
-from rccltune.verify.judge import JudgedFile, judge
+from rccltune.verify.judge_rules import JudgedFile, judge
 from rccltune.verify.outcome import (
     OngoingVerification,
     VerificationResult,
@@ -47,7 +47,7 @@ from rccltune.verify.outcome import (
 )
 from rccltune.verify.pairs import find_rule
 from rccltune.verify.rewriting import select_rules
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 
 _NO_RULES: Final = "write one with rccltune emit-config, or name another with --rules."
 

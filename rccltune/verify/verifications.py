@@ -9,7 +9,7 @@ from pathlib import Path
 from rccltune.model.rule import Rule
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.rule_file import RuleFile
-from rccltune.verify.verdict import RuleVerdict, VerdictFile, replicates_of
+from rccltune.verify.verdict_file import RuleVerdict, VerdictFile, replicates_of
 from rccltune.verify.verdict_store import read_verdict, verdict_files
 
 

@@ -21,7 +21,7 @@ from rccltune.model.estimate import Estimate
 from rccltune.ranks.runs import COLUMNS, EndFile, RunFile
 from rccltune.session.samples_csv import HEAD
 from rccltune.session.store import SessionHeader, SessionSetup
-from rccltune.verify import verdict
+from rccltune.verify import verdict_file
 
 SECRETS = ("node17", "lovelace", "project-x", "hush", "example.org", "10.1.2.3")
 RUN = {
@@ -193,10 +193,10 @@ def test_a_field_of_a_new_record_is_on_the_list_or_left_out_on_purpose() -> None
         SessionSetup,
         RunFile,
         EndFile,
-        verdict.VerdictFile,
-        verdict.RuleVerdict,
+        verdict_file.VerdictFile,
+        verdict_file.RuleVerdict,
     )
-    records += (Estimate, rule.LeftToLibrary, verdict.IdleEffect)
+    records += (Estimate, rule.LeftToLibrary, verdict_file.IdleEffect)
     records += (
         measurement.Fingerprint,
         settings.Setting,

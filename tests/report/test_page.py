@@ -18,7 +18,7 @@ from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Placement
 from rccltune.report import page, style, words
 from rccltune.report.contents import SessionContents
-from rccltune.verify.verdict import VerdictFile
+from rccltune.verify.verdict_file import VerdictFile
 from rccltune.verify.verifications import Verification
 
 FILES = Path(page.__file__).parent / "files"

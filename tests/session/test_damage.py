@@ -22,7 +22,7 @@ from rccltune.model.rule import LeftToLibrary, RuleState
 from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
-from rccltune.verify.verdict import RuleVerdict, VerdictFile
+from rccltune.verify.verdict_file import RuleVerdict, VerdictFile
 from rccltune.verify.verdict_store import write_verdict
 
 _GONE: Final = object()

@@ -20,7 +20,7 @@ from rccltune.model.rule import RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.verify.confirm import Confirmation, ConfirmationRequest, confirm
-from rccltune.verify.verdict import RuleVerdict, VerdictFile
+from rccltune.verify.verdict_file import RuleVerdict, VerdictFile
 
 if TYPE_CHECKING:
     from rccltune.measure.site import Site

@@ -13,7 +13,7 @@ from rccltune.model.settings import Setting
 from rccltune.rules.header import written_over
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify.executed import find_ends
-from rccltune.verify.verdict import RanAt
+from rccltune.verify.verdict_file import RanAt
 
 NODE = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"
 RULES = "reducescatter,65536,524288,ring,simple,-1,1,2,-1,-1\n"

@@ -12,7 +12,7 @@ from rccltune.model.settings import Scale, Setting
 from rccltune.model.vocabulary import Collective
 from rccltune.rules.rule_file import read_rules
 from rccltune.verify import rewriting
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=64)

@@ -14,7 +14,7 @@ from rccltune.model.settings import Scale, Setting
 from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.verify.outcome import VerificationResult
-from rccltune.verify.verdict import RuleVerdict, VerdictFile
+from rccltune.verify.verdict_file import RuleVerdict, VerdictFile
 
 MIB = 1 << 20
 NODE = Scale(n_nodes=1, n_ranks=8)

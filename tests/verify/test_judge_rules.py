@@ -15,7 +15,7 @@ from rccltune.model.rule import Rule, RuleState
 from rccltune.model.settings import Setting
 from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective
-from rccltune.verify.judge import JudgedFile, judge
+from rccltune.verify.judge_rules import JudgedFile, judge
 from rccltune.verify.pairs import pair_times
 
 KIB, MIB = 1 << 10, 1 << 20

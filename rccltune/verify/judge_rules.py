@@ -42,7 +42,7 @@ from rccltune.ranks.plan import LOOP
 from rccltune.verify.pairs import find_rule, is_called
 from rccltune.verify.site_and_idle import EQUAL
 from rccltune.verify.sizes import SLIGHT, PairTable, verdict_at
-from rccltune.verify.verdict import RuleVerdict
+from rccltune.verify.verdict_file import RuleVerdict
 
 if TYPE_CHECKING:
     import pandas as pd
