@@ -112,6 +112,11 @@ def forced_request(request: Request, site: Site) -> Request | None:
     return replace(request, site=replace(request.site, added=added))
 
 
+def expected_showing_s(n_sessions: int) -> float:
+    """Seconds that figures and pages of one or two sessions roughly take."""
+    return _SHOWING_S * (1 if n_sessions == 1 else _N_SHOWN)
+
+
 def tune(
     prepared: PreparedPerfSweep,
     options: ChoiceOptions,
@@ -136,23 +141,36 @@ def tune(
     Raises:
         RccltuneError: as of each step.
     """
-    from rccltune.verify.duration import expected_s
+    from rccltune.verify.duration import expected_proof
 
     importing = Thread(target=_import_what_follows, daemon=True)
     importing.start()
-    showing_s = _SHOWING_S * (1 if forced is None else _N_SHOWN)
+    showing_s = expected_showing_s(1 if forced is None else 2)
     other_s = 0.0
     if forced is not None:
-        other_s = forced.expected_s + expected_s(forced)
+        other_proof = expected_proof(forced)
+        # Its rules are also held against the site's.
+        other_s = forced.expected_s + other_proof.total_s + other_proof.judging_s
         forced.measuring.name = forced.folder.name
 
     def prove(session: PreparedPerfSweep, behind_s: float, site: _Proof | None = None) -> _Proof:
         with signals.interruptible(), session.measuring.closing():
-            session.measuring.after_s = behind_s + expected_s(session)
+            duration = expected_proof(session)
+            compare_s = 0.0 if site is None else duration.judging_s
+            session.measuring.after_s = behind_s + duration.total_s + compare_s
             swept = measure_with_perf(
                 session, reporter=reporter, command=command, force=force, stays=True
             )
-            session.measuring.after_s = behind_s
+            reporter.progress(
+                Progress(
+                    what="choosing settings",
+                    done=0,
+                    of=1,
+                    left_s=session.measuring.after_s,
+                    where=session.measuring.name,
+                )
+            )
+            session.measuring.after_s = behind_s + duration.judging_s + compare_s
             importing.join()
             return _prove_session(session, swept, options, reporter, site)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -28,8 +28,8 @@ class Pace:
 
     def __init__(self) -> None:
         """Begin to count."""
-        self._usual_s = 0.0
-        self._last: Progress | None = None
+        self._usual_s = self._needed_s = 0.0
+        self._last: tuple[Progress, float] | None = None
 
     def total_s(self, step: Progress, elapsed_s: float) -> float:
         """Seconds that the whole verb will have taken.
@@ -38,11 +38,12 @@ class Pace:
             step: how far it is.
             elapsed_s: seconds since it began.
         """
-        last, self._last = self._last, step
+        last, self._last = self._last, (step, elapsed_s)
         # Between two parts what is left changes by what was not known before.
-        if last is not None and (last.what, last.where) == (step.what, step.where):
-            self._usual_s += max(0.0, last.left_s - step.left_s)
-        pace = (elapsed_s + _BELIEVED_S) / (self._usual_s + _BELIEVED_S)
+        if last is not None and (last[0].what, last[0].where) == (step.what, step.where):
+            self._usual_s += max(0.0, last[0].left_s - step.left_s)
+            self._needed_s += elapsed_s - last[1]
+        pace = (self._needed_s + _BELIEVED_S) / (self._usual_s + _BELIEVED_S)
         return elapsed_s + pace * step.left_s
 
 
@@ -77,35 +78,39 @@ class _LogLines(Reporter):
             self._console.say(f"{step}, {minutes(elapsed_s)} of about {minutes(total_s)} in all")
 
 
-class _ProgressBar(_LogLines):
-    """One line of a terminal that says how far the verb is.
+class ProgressBar(_LogLines):
+    """One line of a terminal that says how far the verb is; it goes on between steps, too.
 
     Args:
         console: says all else.
-        update: shows a text in the place of the one before.
     """
 
-    def __init__(self, console: Console, update: Callable[[Text], None]) -> None:
+    def __init__(self, console: Console) -> None:
         """Begin to count."""
         super().__init__(console)
-        self._update = update
-        self._share = 0.0
+        self._what = ""
+        self._share = self._total_s = 0.0
 
     def progress(self, step: Progress) -> None:
-        """Show the line anew; the bar never goes back."""
+        """Keep how far the verb is; the terminal asks for the line by itself."""
+        self._what = str(step)
+        self._total_s = self._pace.total_s(step, time.monotonic() - self._start)
+
+    def __rich__(self) -> Text:
+        """The line as it is now; the bar never goes back."""
         from rich.text import Text
 
         elapsed_s = time.monotonic() - self._start
-        total_s = self._pace.total_s(step, elapsed_s)
-        self._share = max(self._share, elapsed_s / total_s if total_s else 0.0)
+        total_s = max(self._total_s, elapsed_s)
+        self._share = max(self._share, elapsed_s / total_s if self._total_s else 0.0)
         line = bar_line(
             columns(error=True) - 3,
             share=self._share,
-            what=str(step),
+            what=self._what,
             elapsed_s=elapsed_s,
             total_s=total_s,
         )
-        self._update(Text(line))
+        return Text(line if self._what else "")
 
 
 def bar_line(width: int, *, share: float, what: str, elapsed_s: float, total_s: float) -> str:
@@ -141,5 +146,6 @@ def shown_progress(console: Console) -> Iterator[Reporter]:
         highlight=False,
         width=columns(error=True),
     )
-    with terminal.status("") as status:
-        yield _ProgressBar(console, status.update)
+    bar = ProgressBar(console)
+    with terminal.status(bar):
+        yield bar

@@ -154,11 +154,11 @@ def tune(
 
 def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
     """What would be measured, and what it roughly takes to prove what is found."""
-    from rccltune.verify.duration import expected_s
+    from rccltune.verify.duration import expected_proof
 
     plain, texts = [], []
     for one in plans:
-        seconds = expected_s(one)
+        seconds = expected_proof(one).total_s
         line = f"verification: about {minutes(seconds)}, less where rules are for few sizes"
         plain.append({**one.json_fields(), "verification_s": round(seconds, 1)})
         head = [f"{one.folder}, with {_pairs(one.setup.environment)}:"] * (one is not plans[0])
@@ -170,15 +170,19 @@ def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:
 
 def _duration(plans: Sequence[PreparedPerfSweep]) -> str:
     """How long each part takes, and all of it."""
-    from rccltune.verify.duration import expected_s
+    from rccltune.tune import expected_showing_s
+    from rccltune.verify.duration import expected_proof
 
-    swept_s, verified_s = [one.expected_s for one in plans], [expected_s(one) for one in plans]
+    swept_s = [one.expected_s for one in plans]
+    verified_s = [expected_proof(one).total_s for one in plans]
+    showing_s = expected_showing_s(len(plans))
     parts = [
         f"{'' if one is plans[0] else f'with {_pairs(one.setup.environment)} '}"
         f"sweep {minutes(swept)}, verification {minutes(verified)}"
         for one, swept, verified in zip(plans, swept_s, verified_s, strict=True)
     ]
-    return f"About {minutes(sum(swept_s + verified_s))}: {'; '.join(parts)}"
+    total = minutes(sum([*swept_s, *verified_s, showing_s]))
+    return f"About {total}: {'; '.join(parts)}; figures {minutes(showing_s)}"
 
 
 def _pairs(variables: Mapping[str, str]) -> str:

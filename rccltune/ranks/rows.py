@@ -182,15 +182,13 @@ def _parse_rows(run: Run) -> pd.DataFrame:
 
     n_done = run.n_done
     places = [
-        (run.folder / f"rank-{rank}.csv", line, row)
-        for rank, rows in enumerate(run.ranks)
-        for line, row in rows[:n_done]
+        (rank, line, row) for rank, rows in enumerate(run.ranks) for line, row in rows[:n_done]
     ]
 
     def refuse(odd: pd.Series, why: str) -> None:
         if odd.any():
-            path, line, row = places[int(odd.to_numpy().argmax())]
-            raise unreadable_row(path, line, f"{why}: '{row[:120]}'")
+            rank, line, row = places[int(odd.to_numpy().argmax())]
+            raise unreadable_row(run.folder / f"rank-{rank}.csv", line, f"{why}: '{row[:120]}'")
 
     whole = pd.Series([row.count(",") == len(_NAMES) - 1 for *_, row in places])
     refuse(~whole, "it has other columns")
@@ -198,7 +196,7 @@ def _parse_rows(run: Run) -> pd.DataFrame:
     raw: pd.DataFrame = pd.read_csv(
         io.StringIO(text),
         names=_NAMES,
-        dtype=str,
+        dtype=object,
         keep_default_na=False,
         quoting=csv.QUOTE_NONE,
         lineterminator="\n",
@@ -216,13 +214,13 @@ def _parse_rows(run: Run) -> pd.DataFrame:
         differs = words != words[0]
         if differs.any():
             rank, step = divmod(int(differs.argmax()), n_done)
-            path, line, _ = places[rank * n_done + step]
+            _, line, _ = places[rank * n_done + step]
             others = f" and {n - 1} more" if (n := int(differs[:, step].sum())) > 1 else ""
             raise OutputError(
                 f"ranks were told or answered differently at line {run.steps[step].line} of the "
                 f"plan: {column} is '{words[rank, step]}' on rank {rank}{others} and "
                 f"'{words[0, step]}' on rank 0",
-                where=f"{path}:{line}",
+                where=f"{run.folder / f'rank-{rank}.csv'}:{line}",
                 hint="ranks that choose differently hang or compute rubbish: all must load one "
                 f"plugin and see one environment. Then {plan.ANEW}",
             )

@@ -1,6 +1,8 @@
-"""Duration of a verification, before a rule is known."""
+"""Duration of what follows a sweep, before a rule is known: choice, verification, verdict."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from rccltune.measure import passes
 from rccltune.measure.perf_sweep import PreparedPerfSweep
@@ -12,10 +14,33 @@ from rccltune.verify.pairs import VerificationCalls
 
 # Any setting has as many calls.
 _SETTING = Setting.parse("ring/simple")
+# Tables are made of the rows of all ranks, a row a step (s, of some processor of 2024).
+_EACH_ROW_S = 1.2e-5
+_EVALUATION_S = 1.0
 
 
-def expected_s(prepared: PreparedPerfSweep) -> float:
-    """Seconds that it takes with rules for all sizes of each collective."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofDuration:
+    """Seconds that the rules of a sweep roughly take, one part after the other.
+
+    Attributes:
+        choosing_s: to make tables and curves of the sweep and choose.
+        calls_s: to call the library and the rules in turns.
+        judging_s: to make tables of all calls and judge.
+    """
+
+    choosing_s: float
+    calls_s: float
+    judging_s: float
+
+    @property
+    def total_s(self) -> float:
+        """All of them."""
+        return self.choosing_s + self.calls_s + self.judging_s
+
+
+def expected_proof(prepared: PreparedPerfSweep) -> ProofDuration:
+    """How long it takes with rules for all sizes of each collective."""
     wanted, scale = prepared.measuring.scope, prepared.instrument.site.scale
     sizes = []
     for collective, swept in wanted.sizes.items():
@@ -36,4 +61,13 @@ def expected_s(prepared: PreparedPerfSweep) -> float:
         checked_up_to=wanted.checked_up_to,
     )
     unit = pairs.plan_communicators(calls, usual_communicators(scale.n_ranks), "", "")
-    return passes.expected_s(unit.communicators, prepared.instrument.ground)
+    n_swept = sum(one.n_steps for one in prepared.units)
+    return ProofDuration(
+        choosing_s=_evaluation_s(n_swept * scale.n_ranks),
+        calls_s=passes.expected_s(unit.communicators, prepared.instrument.ground),
+        judging_s=_evaluation_s((n_swept + unit.n_steps) * scale.n_ranks),
+    )
+
+
+def _evaluation_s(n_rows: int) -> float:
+    return _EVALUATION_S + _EACH_ROW_S * n_rows

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from rccltune.cli import progress
 from rccltune.cli.console import Console
-from rccltune.cli.progress import Pace, bar_line
+from rccltune.cli.progress import Pace, ProgressBar, bar_line
 from rccltune.model.reporter import Progress
 
 # A verb of three parts; seconds of each at a usual machine's pace.
@@ -43,6 +43,24 @@ def test_what_becomes_known_between_parts_is_no_pace() -> None:
     pace.total_s(Progress(what="second pass", done=0, of=1, left_s=100.0), 0.0)
     assert pace.total_s(Progress(what="second pass", done=1, of=1, left_s=80.0), 20.0) == 100.0
     assert pace.total_s(Progress(what="verifying rules", done=0, of=9, left_s=10.0), 20.0) == 30.0
+
+
+def test_time_between_parts_is_no_pace_and_moves_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are made there; a terminal that asks for the line sees that it goes on."""
+    clock = {"now": 0.0}
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock["now"])
+    bar = ProgressBar(Console(verbosity=0, as_json=False, color=False))
+    lines = []
+    for clock["now"], step in (
+        (0.0, Progress(what="second pass", done=0, of=1, left_s=40.0)),
+        (20.0, Progress(what="second pass", done=1, of=1, left_s=20.0)),
+        (25.0, None),
+        (30.0, Progress(what="verifying rules", done=0, of=9, left_s=10.0)),
+    ):
+        if step is not None:
+            bar.progress(step)
+        lines.append(str(bar.__rich__()))
+    assert ["25 s of about 40 s" in lines[2], "30 s of about 40 s" in lines[3]] == [True, True]
 
 
 def test_a_log_gets_a_line_now_and_then(
