@@ -257,7 +257,7 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
     low, high = f"{min(gains):.2f}x", f"{max(gains):.2f}x"
     lines = [
         f"Or with {variable} in the job's environment, against the library in it:",
-        f"  {forced.verified[0].after}, {low if low == high else f'{low} to {high}'}",
+        f"  {forced.verified[0].count}, {low if low == high else f'{low} to {high}'}",
     ]
     if told:
         for one in forced.verified:

@@ -167,7 +167,7 @@ def verify(
 def _next(done: VerificationResult, session: Path, *, is_own: bool) -> str:
     """What to do with what stands; deploy takes the session's own file alone."""
     report = named("report", session)
-    if not done.after.rules:
+    if not done.file.rules:
         return f"{report} shows what was measured; jobs stay as they are."
     if is_own:
         return f"{report}; {named('deploy DIR', session)} hands the rules to jobs."
@@ -179,7 +179,7 @@ def _next(done: VerificationResult, session: Path, *, is_own: bool) -> str:
 
 def _out_of(n: int, done: VerificationResult) -> str:
     """``1 rule of 3 does``, ``0 rules of 1 do``."""
-    return f"{n} rule{'s' * (n != 1)} of {done.before.rules} do{'es' * (n == 1)}"
+    return f"{n} rule{'s' * (n != 1)} of {done.file.rules_before} do{'es' * (n == 1)}"
 
 
 def no_hardware(runner: str | None) -> str:
@@ -208,14 +208,14 @@ def text_of(done: VerificationResult) -> JoinedLines:
         lines += [*overwritten_lines(done), *beside_lines(done)]
         lines += [undecided_line(done)] * any(one.is_kept for one in shown)
         lost = f"{_out_of(len(done.losers), done)} not stand {took}"
-        lines.append(f"{lost}; {done.before} left as they were")
+        lines.append(f"{lost}; {done.count} left as they were")
     else:
         rows = [_row(one, columns) for one in shown if one.is_kept]
         lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
         lines += [f"not kept: {said}" for said in describe_dropped(done)]
         lines += [*overwritten_lines(done), *beside_lines(done), *unregistered_line(done)]
         lines.append(undecided_line(done))
-        stand = f"{done.after} of {done.before.rules} stand{'s' * (done.after.rules == 1)}"
+        stand = f"{done.count} of {done.file.rules_before} stand{'s' * (done.file.rules == 1)}"
         lines.append(f"{stand} {took}, in {done.path}")
         needs = " ".join(f"{name}={value}" for name, value in done.file.needs.items())
         lines += [f"They need {needs} in the job's environment"] * bool(needs)
@@ -245,7 +245,7 @@ def _bits_text(done: VerificationResult) -> JoinedLines:
     ]
     lines: list[str] = [table(columns, rows, numeric=(1, 2, 3, 4, 5))] if rows else []
     lines += bits_lines(done)
-    sentence = f"{done.after} keep{'s' * (done.after.rules == 1)} the bits {done.file.bits}"
+    sentence = f"{done.count} keep{'s' * (done.file.rules == 1)} the bits {done.file.bits}"
     where = f", in {done.path}" if done.path else ""
     lines.append(f"{sentence}, after {how_often(done.file)}{where}")
     lines += cost_line(done)

@@ -70,19 +70,22 @@ class VerificationResult:
     """Result of a verification.
 
     Attributes:
-        text: the file as it stands.
+        text: the rule file as it stands.
         file: for verdict.json and --json.
-        before: rules that the file had for this scale.
-        after: rules that it has now.
-        unneeded: variables that the file asked for and no rule needs any more.
     """
 
-    path: Path | None
     text: str
     file: VerdictFile
-    before: RuleCount
-    after: RuleCount
-    unneeded: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path | None:
+        """The rule file; None where nothing was written."""
+        return None if self.file.path is None else Path(self.file.path)
+
+    @property
+    def count(self) -> RuleCount:
+        """Rules that the file has now for this scale."""
+        return RuleCount(rules=self.file.rules, fallbacks=self.file.fallbacks)
 
     @property
     def standings(self) -> tuple[RuleVerdict, ...]:
@@ -97,8 +100,9 @@ class VerificationResult:
     @property
     def lost_exports(self) -> dict[str, str]:
         """Variables that nobody should export any more, and why; without rules all of them."""
-        unused = () if self.after.rules else rewriting.USE
-        return dict.fromkeys((*self.unneeded, *unused), "is not exported: no rule needs it")
+        unused = () if self.file.rules else rewriting.USE
+        names = (*self.file.lost_needs, *unused)
+        return dict.fromkeys(names, "is not exported: no rule needs it")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,14 +198,7 @@ def make_result(
         bits=after.bits,
         bits_times=verifying.bits_times,
     )
-    return VerificationResult(
-        path=None if request.keep_losers else request.output,
-        text=text,
-        file=round_record(file),
-        before=before,
-        after=count,
-        unneeded=unneeded,
-    )
+    return VerificationResult(text=text, file=round_record(file))
 
 
 def _beyond_needs(

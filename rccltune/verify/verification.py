@@ -206,7 +206,7 @@ def _ask_rccl_tests(request: VerifyRequest, made: VerificationResult, reporter: 
     """
     # Rules that keep the bits may be slower, and rccl-tests know times alone.
     is_timed = made.file.bits is None
-    if request.confirms is None or made.path is None or not made.after.rules or not is_timed:
+    if request.confirms is None or made.path is None or not made.file.rules or not is_timed:
         return ""
     site = confirming.find(request.confirms, reporter)
     if site is None:

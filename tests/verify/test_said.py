@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rccltune.cli.verify import text_of
 from rccltune.model.estimate import Estimate
-from rccltune.model.rule import RuleCount, RuleState
+from rccltune.model.rule import RuleState
 from rccltune.model.settings import Scale, Setting
 from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.model.vocabulary import Collective, Placement
@@ -75,13 +74,11 @@ def verified(
 ) -> VerificationResult:
     """How it ended, with or without a file that was written."""
     kept = sum(one.is_kept for one in standings)
-    path = None if keeps else Path("rules.csv")
     n = len(standings)
     return VerificationResult(
-        path=path,
         text="",
         file=VerdictFile(
-            path=None if path is None else str(path),
+            path=None if keeps else "rules.csv",
             simulated=False,
             scale=NODE,
             rank_placement="node",
@@ -99,8 +96,6 @@ def verified(
             cuts=(),
             needs=needs or {},
         ),
-        before=RuleCount(rules=n, fallbacks=0),
-        after=RuleCount(rules=n if keeps else kept, fallbacks=0),
     )
 
 
