@@ -3,9 +3,10 @@
  *
  * main.c reads options and walks through the plan; library.c opens RCCL or NCCL with its runtime;
  * rendezvous.c connects ranks; rank_device.c selects their devices; host.c says what they and their
- * hosts are; collective.c makes communicators and issues calls; measure.c times them, by graphs of
- * graph.c; values.c fills buffers and checks results; order.c finds the trees of summation_tree.c
- * by which elements are added; tuning_log.c reads what the library logs; rows.c writes the rows.
+ * hosts are; communicator.c makes communicators; collective.c issues calls; measure.c times them,
+ * by graphs of graph.c; values.c fills buffers and checks results; order.c finds the trees of
+ * summation_tree.c by which elements are added; tuning_log.c reads what the library logs; rows.c
+ * writes the rows.
  */
 #ifndef RCCLTUNE_PERF_H
 #define RCCLTUNE_PERF_H

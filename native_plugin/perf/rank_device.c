@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device_clock.h"
+#include "device_frequency.h"
 #include "host.h"
 #include "library.h"
 #include "rendezvous.h"
@@ -182,6 +182,6 @@ bool take_device(const struct ranks *ranks, const char *devices, bool binds, boo
         bind_to(mine.bus);
     tell_device(device, mine.bus);
     if (runtime.clock == NULL)
-        device_clock_open(mine.bus);
+        device_frequency_open(mine.bus);
     return is_shared(ranks, &mine, may_share);
 }

@@ -1,9 +1,9 @@
 #include "config.h"
 
-#include "load.h"
 #include "nosignal.h"
 #include "reasons.h"
 #include "requirements.h"
+#include "this_machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static enum config_outcome choose_from_directory(struct load *load)
                         REASON_DIRECTORY "RCCLTUNE_CONFIG_DIR: %s cannot be opened", directory);
     }
     (void)close(fd);
-    load_detect(load);
+    load_detect_machine(load);
     const struct machine *machine = &config->machine;
     const char *doubt = load_mode_doubt(load);
     if (doubt != NULL || !(mode_is_known(config->mode) || machine->status == MACHINE_NO_AMD_GPU)) {

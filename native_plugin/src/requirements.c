@@ -90,7 +90,7 @@ static enum config_outcome check_requirement(struct load *load, const struct req
                         wanted->device != 0 || wanted->n_cus != 0 ||
                         wanted->mode.compute != COMPUTE_UNKNOWN || wanted->mode.memory != 0;
     if (asks_machine) {
-        load_detect(load);
+        load_detect_machine(load);
         enum config_outcome outcome = check_machine(load, wanted);
         if (outcome != CONFIG_RULES) {
             return outcome;
@@ -138,7 +138,7 @@ static enum config_outcome check_row_modes(struct load *load, const struct rule_
     if (!asked) {
         return CONFIG_RULES;
     }
-    load_detect(load);
+    load_detect_machine(load);
     const char *doubt = load_mode_doubt(load);
     if (doubt != NULL || load->config->mode.compute == COMPUTE_UNKNOWN) {
         return load_end(load, CONFIG_UNSURE,

@@ -5,8 +5,8 @@
 #ifndef RCCLTUNE_REQUIREMENTS_H
 #define RCCLTUNE_REQUIREMENTS_H
 
-#include "load.h"
 #include "rule_file.h"
+#include "this_machine.h"
 
 /* CONFIG_RULES where nothing speaks against it, else another outcome with its reason.  Notes the
  * first `#@ needs` that the environment lacks, whatever the outcome, and what could not be checked.

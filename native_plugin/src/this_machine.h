@@ -1,9 +1,9 @@
 /*
- * One load of a configuration: what its stages hand on, how they end, and what they ask of the
- * machine.  For config.c and the stages that it calls.
+ * What a load of a configuration asks of the machine at hand: its mode, whether a placement holds.
+ * And what the stages of a load hand on, and how they end.  For config.c and the stages it calls.
  */
-#ifndef RCCLTUNE_LOAD_H
-#define RCCLTUNE_LOAD_H
+#ifndef RCCLTUNE_THIS_MACHINE_H
+#define RCCLTUNE_THIS_MACHINE_H
 
 #include "config.h"
 
@@ -25,7 +25,7 @@ __attribute__((format(printf, 3, 4))) enum config_outcome load_end(struct load *
                                                                    const char *format, ...);
 
 /* Looks at the machine, once. */
-void load_detect(struct load *load);
+void load_detect_machine(struct load *load);
 
 /* Why the mode cannot be relied on; NULL when it can.  GPUs of one node in different modes count as
  * unreliable: the ranks of one communicator would each take their own file. */

@@ -1,4 +1,4 @@
-#include "load.h"
+#include "this_machine.h"
 
 #include "hip.h"
 
@@ -20,7 +20,7 @@ enum config_outcome load_end(struct load *load, enum config_outcome outcome, con
     return outcome;
 }
 
-void load_detect(struct load *load)
+void load_detect_machine(struct load *load)
 {
     struct config *config = load->config;
     struct hip_device device;
@@ -77,7 +77,7 @@ bool load_placement_holds(struct load *load, const char *wanted)
     if (strcmp(wanted, "one-oam") != 0) {
         return strcmp(wanted, "node") == 0;
     }
-    load_detect(load);
+    load_detect_machine(load);
     const struct machine *machine = &load->config->machine;
     return load->n_nodes == 1 && machine->n_sockets == 1 && machine->n_hidden == 0 &&
            machine->n_visible >= load->n_ranks;

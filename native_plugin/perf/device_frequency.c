@@ -1,4 +1,4 @@
-#include "device_clock.h"
+#include "device_frequency.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -26,7 +26,7 @@ static void open_nvml(const char *bus)
         device = NULL;
 }
 
-void device_clock_open(const char *bus)
+void device_frequency_open(const char *bus)
 {
     char pattern[PATH_MAX];
     glob_t found;
@@ -38,7 +38,7 @@ void device_clock_open(const char *bus)
         open_nvml(bus);
 }
 
-int device_clock_mhz(void)
+int device_frequency_mhz(void)
 {
     unsigned mhz = 0;
     if (device != NULL)
