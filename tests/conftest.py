@@ -25,8 +25,18 @@ settings.register_profile("quick", settings.get_profile("rccltune"), max_example
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where long tests are left out, half the examples are too, unless a test says how many."""
-    if config.getoption("markexpr") == "not long":
+    if _leaves_long_out(config):
         settings.load_profile("quick")
+
+
+def _leaves_long_out(config: pytest.Config) -> bool:
+    return bool(config.getoption("markexpr") == "not long")
+
+
+@pytest.fixture(scope="session")
+def is_quick(pytestconfig: pytest.Config) -> bool:
+    """Whether a sweep over many cases tries a sample of them; with the long tests it tries all."""
+    return _leaves_long_out(pytestconfig)
 
 
 @pytest.fixture(scope="session", autouse=True)

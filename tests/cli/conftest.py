@@ -10,6 +10,7 @@ from pathlib import Path
 
 import made
 import pytest
+from builds import make_session_once
 
 from rccltune import plugin
 from rccltune.cli import run
@@ -36,13 +37,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def swept_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of the smallest node on two GPUs, made once by a worker; nobody may change it."""
+    """A sweep of the smallest node on two GPUs, made once; nobody may change it."""
     del stand_ins
-    folder = tmp_path_factory.mktemp("swept")
-    node = made.node(folder / "node.yaml")
-    words = ["sweep", *made.words(node), "-o", str(folder / made.SESSION), "-q"]
-    assert run(words) == 0
-    return folder / made.SESSION
+
+    def sweep(folder: Path) -> None:
+        node = made.node(folder / "node.yaml")
+        words = ["sweep", *made.words(node), "-o", str(folder / made.SESSION), "-q"]
+        assert run(words) == 0
+
+    return make_session_once(tmp_path_factory, "swept", sweep)
 
 
 @pytest.fixture
@@ -55,14 +58,16 @@ def swept(swept_once: Path, here: Path) -> Path:
 def tuned_once(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same node tuned, and what was said beside the session; nobody may change it."""
     del stand_ins
-    folder = tmp_path_factory.mktemp("tuned")
-    node = made.node(folder / "node.yaml")
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        code = run(["tune", *made.words(node), "-o", str(folder / made.SESSION)])
-    (folder / "stdout").write_text(out.getvalue(), encoding="utf-8")
-    (folder / "stderr").write_text(err.getvalue(), encoding="utf-8")
-    assert code == 0, err.getvalue()
-    return folder / made.SESSION
+
+    def tune(folder: Path) -> None:
+        node = made.node(folder / "node.yaml")
+        with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+            code = run(["tune", *made.words(node), "-o", str(folder / made.SESSION)])
+        (folder / "stdout").write_text(out.getvalue(), encoding="utf-8")
+        (folder / "stderr").write_text(err.getvalue(), encoding="utf-8")
+        assert code == 0, err.getvalue()
+
+    return make_session_once(tmp_path_factory, "tuned", tune)
 
 
 @pytest.fixture
@@ -74,11 +79,14 @@ def tuned(tuned_once: Path, here: Path) -> Path:
 @pytest.fixture(scope="session")
 def published_once(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """AMD's published table of 64 ranks with its rules; nobody may change it."""
-    folder = tmp_path_factory.mktemp("published") / made.SESSION
-    table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
-    assert run(["import", str(table), "-o", str(folder), "-q"]) == 0
-    assert run(["emit-config", str(folder), "-q"]) == 0
-    return folder
+
+    def choose(folder: Path) -> None:
+        session = str(folder / made.SESSION)
+        table = repository / "examples/mi300x-cpx-nps4/all_reduce.csv"
+        assert run(["import", str(table), "-o", session, "-q"]) == 0
+        assert run(["emit-config", session, "-q"]) == 0
+
+    return make_session_once(tmp_path_factory, "published", choose)
 
 
 @pytest.fixture
@@ -99,11 +107,12 @@ def sources(repository: Path) -> dict[str, list[ast.AST]]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tune makes no files of figures, which take longer than all that it measures here.
+    """No figure is drawn, as a file or on a page: that takes longer than all that is measured here.
 
-    For whoever asks what it proves or says; the page has its own figures all the same.
+    For whoever asks what is proven or said; tests/report draws.
     """
     monkeypatch.setattr("rccltune.report.plots.plot_session", lambda *_, **__: None)
+    monkeypatch.setattr("rccltune.report.page._draw_kind", lambda *_: iter(()))
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,9 @@ KIB: Final = 1024
 # Times at 64 KiB in the node file, in microseconds: the library's choice there, and the fastest.
 LIBRARY_US, FASTEST_US = 60, 36
 
+# LL128 is forced from the start, so that tune makes no second session for it.
+ONE_SESSION: Final = ("--env", "RCCL_LL128_FORCE_ENABLE=1")
+
 
 def node(path: Path, **changes: Any) -> Path:  # noqa: ANN401 - keys of a node file
     """A file of it with changes; its whole path."""

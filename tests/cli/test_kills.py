@@ -75,7 +75,7 @@ def rows_of(session: Path) -> dict[Path, list[str]]:
 @pytest.mark.usefixtures("undrawn")
 def test_nothing_stays_and_the_same_command_goes_on(here: Path, kind: signal.Signals) -> None:
     """No row is lost or measured again, and it ends as if nobody had ended it."""
-    words = ["tune", *made.words(made.node(here / "node.yaml")), "-q"]
+    words = ["tune", *made.words(made.node(here / "node.yaml")), *made.ONE_SESSION, "-q"]
     process = start(here, words)
     until(f"{made.SESSION}/runs/*/rank-0.csv", process)
     process.send_signal(kind)

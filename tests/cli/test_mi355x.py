@@ -41,21 +41,12 @@ def test_rules_restore_what_any_plugin_takes_away(capsys: pytest.CaptureFixture[
 
     RCCL 2.28.3 src/enqueue.cc:2366: all_reduce of 64 B to 256 KiB on one node, without a tuner.
     """
-    sizes = (
-        "--collective",
-        "all_reduce",
-        "--min-bytes",
-        "16K",
-        "--max-bytes",
-        "64K",
-        "--factor",
-        "2",
-    )
+    sizes = ("--collective", "all_reduce", "--min-bytes", "32K", "--max-bytes", "32K")
     settings = ("--setting", "ring/ll", "--setting", "tree/ll")
     assert run(["tune", *NODE, *TWO, *sizes, *settings]) == 0
     [rules] = Path(made.SESSION).glob("rccl_tuner_gfx950_dpx-nps2*.csv")
     [row] = made.rows(rules)
-    assert row[:5] == ["allreduce", str(16 << 10), str(64 << 10), "tree", "ll"]
+    assert row[:5] == ["allreduce", str(32 << 10), str(32 << 10), "tree", "ll"]
     assert "restores what loading a tuner takes away" in rules.read_text(encoding="utf-8")
     verdict = json.loads((Path(made.SESSION) / "verdict_one-oam.json").read_text(encoding="utf-8"))
     [standing] = verdict["standings"]

@@ -101,6 +101,7 @@ def check(session: Path, chosen: str, capsys: Capture) -> dict[Rule, tuple[str, 
     return page
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("file", EXAMPLES)
 def test_an_imported_session_has_one_number_for_one_fact(
     repository: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, file: str
@@ -117,6 +118,7 @@ def test_an_imported_session_has_one_number_for_one_fact(
     assert all("not verified" in proof for _, proof in page.values())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_verified_session_prints_what_the_verdict_says(
     swept_once: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

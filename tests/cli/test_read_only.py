@@ -32,10 +32,13 @@ def _as_anybody() -> None:
             ctypes.CDLL(None).prctl(_DROP, number, 0, 0, 0)
 
 
-# Several command lines in one process, since to start one takes longer than most of them.
+# Several command lines in one process, since to start one takes longer than most of them; without
+# the figures of the page, since plot draws one.
 _RUN: Final = """
 import contextlib, io, json, sys
 from rccltune.cli import run
+from rccltune.report import page
+page._draw_kind = lambda *_: iter(())
 ended = []
 for arguments in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()

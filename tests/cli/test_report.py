@@ -102,8 +102,13 @@ def test_verified_rules_are_claimed_as_the_verdict_has_them(tuned_once: Path) ->
     assert check_figures(tree, simulated=True) == 5
     assert lacks(first(tree), "source ", ".env", "for trying out") == []
     assert "deploy" not in first(tree)
+    # The day of its runs.
+    header = text_of(next(tree.iter("header")))
+    assert re.search(r"measured \d{4}-\d\d-\d\d", header)
+    assert "imported" not in header
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_verification_of_other_rules_counts_for_nothing(copied: Path) -> None:
     """A file that was written anew, or changed by hand, was not verified."""
     path = copied / made.RULES
@@ -142,6 +147,7 @@ def test_a_cut_rule_file_is_refused_and_not_called_verified(copied: Path, capsys
     assert headline(reported(copied)).startswith("SIMULATED: all_reduce is ")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path: Path) -> None:
     """On top and in the claim; until there are other rules."""
     fault = {"kind": "wrong", "setting": "ring/ll", "elements": 3}
@@ -158,6 +164,7 @@ def test_a_verification_that_failed_is_said_first_and_why(copied: Path, tmp_path
     assert not [one for one in marks(reported(copied)) if one.startswith("NOT PROVEN")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_placements_file_is_shown_with_its_own_verdict(copied: Path) -> None:
     """Files for a placement lie beside the plain one; here a copy of it stands for one."""
     path = copied / made.RULES
@@ -186,28 +193,24 @@ def test_without_a_baseline_the_gain_is_unknown(repository: Path, tmp_path: Path
     assert check_figures(tree) == 3
 
 
-def test_an_imported_session_has_no_day_of_its_own(repository: Path, tmp_path: Path) -> None:
-    """When a file was copied says nothing of when its times were measured."""
+@pytest.mark.usefixtures("undrawn")
+def test_an_imported_session_has_no_day_of_its_own_and_rules_end_at_crossovers(
+    repository: Path, tmp_path: Path
+) -> None:
+    """When a file was copied says nothing of when its times were measured.
+
+    A rule ends inside at a crossover, which here is no size that was measured (2.5 and 2.75 MiB are).
+    """
     log = shutil.copy(repository / "examples/h200x2-nccl-2.28.9/sweep.csv", tmp_path)
     os.utime(log, (981173106, 981173106))  # 3 February 2001
-    assert run(["import", str(log), "-o", str(tmp_path / "s"), "-q"]) == 0
-    header = text_of(next(chosen(tmp_path / "s").iter("header")))
+    folder = tmp_path / "s"
+    assert run(["import", str(log), "-o", str(folder), "-q"]) == 0
+    tree = chosen(folder)
+    header = text_of(next(tree.iter("header")))
     assert "2001-02-03" not in header
     assert "measured 2" not in header
     assert ", imported" in header
-
-
-def test_a_swept_session_says_when_it_was_measured(copied: Path) -> None:
-    """The day of its runs."""
-    header = text_of(next(reported(copied).iter("header")))
-    assert re.search(r"measured \d{4}-\d\d-\d\d", header)
-    assert "imported" not in header
-
-
-def test_the_page_says_where_rules_end(repository: Path, tmp_path: Path) -> None:
-    """Inside at a crossover, which here is no size that was measured (2.5 and 2.75 MiB are)."""
-    folder = imported(repository, tmp_path / "s", "examples/h200x2-nccl-2.28.9/sweep.csv")
-    page = text_of(chosen(folder))
+    page = text_of(tree)
     ends = {rule.max_nbytes for rule in read_rules((folder / "rccl_tuner.csv").read_bytes()).rules}
     with (folder / "samples.csv").open(newline="") as stream:
         sizes = {int(row["nbytes"]) for row in csv.DictReader(stream)}
@@ -216,15 +219,7 @@ def test_the_page_says_where_rules_end(repository: Path, tmp_path: Path) -> None
     assert "from the smallest to the largest size" not in page
 
 
-def test_the_same_session_gives_the_same_page(repository: Path, tmp_path: Path) -> None:
-    """There is no date in it but the measurements' own."""
-    folder = imported(repository, tmp_path / "s")
-    reported(folder)
-    before = (folder / "report.html").read_bytes()
-    reported(folder)
-    assert (folder / "report.html").read_bytes() == before
-
-
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_that_is_there_is_not_overwritten_unasked(
     repository: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -240,6 +235,7 @@ def test_a_page_that_is_there_is_not_overwritten_unasked(
     assert run(["report", str(folder), "-o", str(tmp_path), "--force"]) == 2
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_spoilt_verdict_is_named(copied: Path, capsys: Capture) -> None:
     """Rather than a page without it, which would look unverified."""
     (copied / "verdict.json").write_text('{"path": null}')

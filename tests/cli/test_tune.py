@@ -155,6 +155,7 @@ def test_a_workload_says_the_sizes_and_what_is_saved(
     Path("w.csv").write_text(text, encoding="utf-8")
     node = made.node(here / "node.yaml")
     words = ["--simulate", str(node), "--mode", "spx-nps1", "--workload", "w.csv"]
+    words += made.ONE_SESSION
     words += ["--setting", "ring/ll", "--setting", "ring/simple", "--json"]
     assert run(["tune", *words]) == 0
     saving = json.loads(capsys.readouterr().out)["saving"]

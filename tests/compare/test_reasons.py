@@ -209,6 +209,7 @@ def test_planted_changes_are_told_apart(
     assert len(runs.read_runs(folder)) == len(made)
 
 
+@pytest.mark.long
 def test_a_setting_that_b_does_not_run_explains_nothing(compare: Callable[..., int]) -> None:
     """RCCL_OVERRIDE_ALGO and _PROTO choose behind a tuner."""
     overridden = "RCCL_OVERRIDE_ALGO=tree+RCCL_OVERRIDE_PROTO=ll"
@@ -219,18 +220,19 @@ def test_a_setting_that_b_does_not_run_explains_nothing(compare: Callable[..., i
 
 
 @pytest.mark.parametrize(
-    ("ran", "reason"),
+    ("ran", "reason", "because"),
     [
-        ("ring/ll/16", None),
-        ("ring/ll/8", Reason.CHANNELS),
-        ("tree/ll/16", Reason.UNKNOWN),
-        ("?", Reason.UNKNOWN),
+        ("ring/ll/16", None, ""),
+        ("ring/ll/8", Reason.CHANNELS, ""),
+        ("tree/ll/16", Reason.UNKNOWN, "B told ring/ll/16 runs tree/ll/16"),
+        ("?", Reason.UNKNOWN, "B told ring/ll/16 does not say what it ran"),
     ],
 )
-def test_a_bound_on_channels_is_a_reason(ran: str, reason: Reason | None) -> None:
+def test_a_bound_on_channels_is_a_reason(ran: str, reason: Reason | None, because: str) -> None:
     """NCCL_MAX_NCHANNELS=8 cuts what a tuner asks for, too: seen on 2 x H200, NCCL 2.28.9."""
     found = find_why_not(Setting.parse("ring/ll/16"), setting_of(ran))
     assert (found.reason if found else None) is reason
+    assert (found.because if found else "") == because
 
 
 RING = Setting.parse("ring/ll/8")
@@ -304,6 +306,7 @@ def test_rules_of_before_go(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_choices_of_the_real_library_are_named(compare: Callable[..., int]) -> None:
     """RCCL 2.27.7, which decides and runs no kernels, against the stand-in as 2.28.3."""
     try:

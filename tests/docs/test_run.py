@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from builds import make_once
 from helps import COMMANDS
 from running import MEASURES, NOT_RUN, run, why_not
 from shown import PAGES, ROOT, examples, typed
@@ -52,11 +53,12 @@ def parts() -> dict[str, list[str]]:
 
 
 PARTS = parts()
-# Each example of a help that measures nothing; whole pages take longer.
+# Each example of a help that measures and draws nothing; whole pages take longer.
 FAST = [
     name
     for name, lines in PARTS.items()
-    if name in COMMANDS and not any(re.search(MEASURES, text) for text in lines)
+    if name in COMMANDS
+    and not any(re.search(rf"{MEASURES}|rccltune (plot|report)\b", text) for text in lines)
 ]
 TUTORIAL = "docs-tutorial"
 
@@ -64,14 +66,16 @@ TUTORIAL = "docs-tutorial"
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader's folder: a session and its rules, and what a job left behind."""
-    folder = tmp_path_factory.mktemp("reader")
-    (folder / "record-n1-1.csv").write_text(RECORD)
-    (folder / "sweep.yaml").write_text(SWEEP)
-    for name in ("root", "dir", ".venv/bin"):
-        (folder / name).mkdir(parents=True)
-    (folder / ".venv/bin/activate").touch()
-    run(FURNISHED, folder)
-    return folder
+
+    def furnish(folder: Path) -> None:
+        (folder / "record-n1-1.csv").write_text(RECORD)
+        (folder / "sweep.yaml").write_text(SWEEP)
+        for name in ("root", "dir", ".venv/bin"):
+            (folder / name).mkdir(parents=True)
+        (folder / ".venv/bin/activate").touch()
+        run(FURNISHED, folder)
+
+    return make_once(tmp_path_factory, "reader", furnish)
 
 
 @pytest.fixture
