@@ -121,21 +121,21 @@ def compare_bits(prepared: PreparedComparison, reporter: Reporter) -> BitsCompar
             probe_side(one.side, one.instrument, prepared.request.folder, steps, hosts)
             for one, steps in zip(prepared.sides, steps_of, strict=True)
         )
-        made = tuple(_rows(a, b))
-        files.write_atomically(prepared.request.folder / CSV_FILE, _csv(made))
+        rows = tuple(_rows(a, b))
+        files.write_atomically(prepared.request.folder / CSV_FILE, _csv(rows))
     return BitsComparison(
         folder=prepared.request.folder,
         a=prepared.request.a.name,
         b=prepared.request.b.name,
-        rows=made,
+        rows=rows,
         simulated=prepared.sides[0].instrument.site.node is not None,
     )
 
 
-def _csv(made: Sequence[BitsRow]) -> str:
+def _csv(rows: Sequence[BitsRow]) -> str:
     import pandas as pd
 
-    lines = [[getattr(one, name) for name in COLUMNS] for one in made]
+    lines = [[getattr(one, name) for name in COLUMNS] for one in rows]
     table = pd.DataFrame(lines, columns=list(COLUMNS))
     return csv_text(table.astype({"first_element": "Int64"}))
 
@@ -180,14 +180,14 @@ def probe_side(
         if side.rules:
             ranks.answer_by(side.rules)
         ranks.make({Label(plan.ORDERS, 0, side.digest): steps})
-        made = ranks.end()
-    if made.ended is not None and made.ended.failure is not None:
+        run = ranks.end()
+    if run.ended is not None and run.ended.failure is not None:
         raise LaunchError(
-            f"{side.name} {made.ended.failure.words}: {made.ended.words}",
-            where=str(made.folder / runs.LOG_FILE),
+            f"{side.name} {run.ended.failure.words}: {run.ended.words}",
+            where=str(run.folder / runs.LOG_FILE),
             hint="rccltune doctor looks for usual causes.",
         )
-    return made
+    return run
 
 
 def _rows(a: runs.Run, b: runs.Run) -> Iterator[BitsRow]:
@@ -239,11 +239,11 @@ def _run(word: str) -> tuple[str, int] | None:
     return (tree, int(end)) if end.isdigit() else None
 
 
-def ranges_of(found: Mapping[str, Sequence[BitsRow]]) -> Iterator[str]:
+def ranges_of(rows: Mapping[str, Sequence[BitsRow]]) -> Iterator[str]:
     """``all_reduce: other bits from 64 KiB, element 512 on`` for each collective that differs."""
     from rccltune.model.units import format_size
 
-    for name, sizes in found.items():
+    for name, sizes in rows.items():
         differing = [one for one in sizes if one.verdict != "same"]
         if differing:
             first = differing[0]

@@ -89,8 +89,8 @@ def prepare(request: ComparisonRequest) -> PreparedComparison:
         SessionError: the folder has another comparison.
     """
     sweep_request = request.sweep_request
-    named = tuple(dict.fromkeys((*request.a.collectives, *request.b.collectives)))
-    collectives = sweep_request.sweep.collectives if sweep_request.named_collectives else named
+    of_sides = tuple(dict.fromkeys((*request.a.collectives, *request.b.collectives)))
+    collectives = sweep_request.sweep.collectives if sweep_request.named_collectives else of_sides
     sweep = replace(sweep_request.sweep, collectives=collectives or (_COLLECTIVE,))
     check_collectives(sweep.collectives)
     first = _instrument(request, request.a, request.a.variables)
@@ -189,7 +189,7 @@ def _question(a: MeasuredSide, b: MeasuredSide, scope: SweepScope) -> dict[str, 
         "placement": site.seating.place.name,
         "product": site.fingerprint.product,
         "node": None if site.node is None else _told_node(site.node),
-        "sizes": {name.value: [own[0], own[-1]] for name, own in scope.sizes.items()},
+        "sizes": {name.value: [nbytes[0], nbytes[-1]] for name, nbytes in scope.sizes.items()},
         "dtype": scope.dtype,
         "op": scope.op,
         "timing": scope.timing,
@@ -314,7 +314,7 @@ def compare(prepared: PreparedComparison, reporter: Reporter) -> ComparisonResul
 
 
 def _known_changes(
-    prepared: PreparedComparison, found: ComparisonResult
+    prepared: PreparedComparison, result: ComparisonResult
 ) -> Iterator[ReleaseChange]:
     sites = [one.instrument.site for one in prepared.sides]
     libraries = [name_library(one.library, one.fingerprint.arch_or_vendor) for one in sites]
@@ -323,11 +323,11 @@ def _known_changes(
         NewerSide(
             arch=site.fingerprint.arch,
             n_nodes=site.scale.n_nodes,
-            variables={**dict(own.passed), **dict(own.added)},
+            variables={**dict(environment.passed), **dict(environment.added)},
         )
-        for site, own in zip(sites, environments, strict=True)
+        for site, environment in zip(sites, environments, strict=True)
     )
-    yield from find_known_changes(found.table, (libraries[0], libraries[1]), (a, b))
+    yield from find_known_changes(result.table, (libraries[0], libraries[1]), (a, b))
 
 
 def compare_hosts(prepared: PreparedComparison, reporter: Reporter) -> HostComparison:
@@ -424,7 +424,9 @@ def _table(prepared: PreparedComparison, measuring: OngoingComparison) -> pd.Dat
         (row["collective"], row["nbytes"]): {str(name): value for name, value in row.items()}
         for row in judged.to_dict("records")
     }
-    octaves = {(name.value, nbytes) for name, own in prepared.scope.sizes.items() for nbytes in own}
+    octaves = {
+        (name.value, nbytes) for name, sizes in prepared.scope.sizes.items() for nbytes in sizes
+    }
     for cell, why in measuring.same.items():
         if cell in octaves:
             rows[cell] = _untimed(cell, Verdict.EQUAL, why, ratio=1.0)

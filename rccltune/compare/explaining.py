@@ -45,13 +45,13 @@ _BUDGET: Final = "the budget is spent"
 Reasons: TypeAlias = dict[Cell, SizeReason]
 
 
-def explain_differences(found: ComparisonResult, measuring: OngoingComparison) -> ComparisonResult:
+def explain_differences(result: ComparisonResult, measuring: OngoingComparison) -> ComparisonResult:
     """Find the reason of each size at which the sides differ.
 
     Sides of one library and environment have none: who compares two settings knows them.
 
     Args:
-        found: without reasons.
+        result: without reasons.
         measuring: of A and B, which has ended.
 
     Raises:
@@ -61,8 +61,8 @@ def explain_differences(found: ComparisonResult, measuring: OngoingComparison) -
     """
     a, b = measuring.sides
     if a.shares == b.shares:
-        return found
-    rows = found.table[found.table["verdict"].isin([one.value for one in judge_sizes.DIFFERS])]
+        return result
+    rows = result.table[result.table["verdict"].isin([one.value for one in judge_sizes.DIFFERS])]
     reasons: Reasons = {}
     answers: dict[Cell, Setting] = {}
     restores: dict[Cell, RestoredSize] = {}
@@ -89,8 +89,8 @@ def explain_differences(found: ComparisonResult, measuring: OngoingComparison) -
             and one.gain is not None
             and verdicts[cell] is Verdict.SLOWER
         }
-    restored = restore(found, b, restores, measuring.scope)
-    return replace(found, table=add_reasons(found.table, reasons), restored=restored)
+    restored = restore(result, b, restores, measuring.scope)
+    return replace(result, table=add_reasons(result.table, reasons), restored=restored)
 
 
 def prepare_third_side(

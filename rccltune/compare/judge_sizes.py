@@ -132,8 +132,8 @@ def judge(
         times = (round_number(math.exp(log_a)), round_number(math.exp(log_b)))
         rows.append((*cell, *times, ratio, low, high, n_a, n_b, stalls_a, stalls_b, verdict.value))
     table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS))
-    ordered: pd.DataFrame = table.sort_values(CELL, ignore_index=True)
-    return ordered
+    rising: pd.DataFrame = table.sort_values(CELL, ignore_index=True)
+    return rising
 
 
 def _estimates(

@@ -156,10 +156,10 @@ def find_known_changes(
         libraries: ``NCCL 2.31.2`` of A and of B; None where it is not known.
         sides: A and B.
     """
-    named = [parse_library(one) for one in libraries]
-    if named[0] is None or named[1] is None or named[0][0] is not named[1][0]:
+    releases = [parse_library(one) for one in libraries]
+    if releases[0] is None or releases[1] is None or releases[0][0] is not releases[1][0]:
         return
-    family, versions = named[0][0], [one[1] for one in named if one is not None]
+    family, versions = releases[0][0], [one[1] for one in releases if one is not None]
     newer = int(versions[1] >= versions[0])
     old, new = versions[1 - newer], versions[newer]
     names = ("a_ran", "b_ran")

@@ -56,8 +56,8 @@ def compare_sessions(a: Path, b: Path, margin: float) -> ComparisonResult:
         )
     timings = pd.concat(
         [
-            own.merge(common, on=cell).assign(side=letter)
-            for own, letter in zip(both, (A, B), strict=True)
+            rows.merge(common, on=cell).assign(side=letter)
+            for rows, letter in zip(both, (A, B), strict=True)
         ],
         ignore_index=True,
     )
@@ -93,11 +93,11 @@ def _usable(table: pd.DataFrame) -> pd.DataFrame:
     """Timings that count, the idle plugin's as the site's where that has none."""
     counts = table["unusable"] == ""
     texts = dict.fromkeys(table.select_dtypes("category"), "object")
-    counted: pd.DataFrame = without_rough(table[counts].astype(texts))
+    rows: pd.DataFrame = without_rough(table[counts].astype(texts))
     site = str(BASELINE)
-    by_size = (counted["setting"] == site).groupby([counted["collective"], counted["nbytes"]])
-    stands = (counted["setting"] == IDLE) & ~by_size.transform("any")
-    named: pd.DataFrame = counted.assign(setting=counted["setting"].mask(stands, site))
+    by_size = (rows["setting"] == site).groupby([rows["collective"], rows["nbytes"]])
+    stands = (rows["setting"] == IDLE) & ~by_size.transform("any")
+    named: pd.DataFrame = rows.assign(setting=rows["setting"].mask(stands, site))
     return named
 
 

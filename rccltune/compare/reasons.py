@@ -105,20 +105,20 @@ def find_reason(a_ran: str, b_ran: str) -> SizeReason | Setting:
     return a
 
 
-def find_why_not(told: Setting, executed: Setting | None) -> SizeReason | None:
+def find_why_not(answer: Setting, executed: Setting | None) -> SizeReason | None:
     """The reason, where B did not run what it was told; None where it did.
 
     Args:
-        told: A's setting.
+        answer: A's setting.
         executed: what B then ran, None where it did not say that.
     """
     if executed is None:
-        return unknown(f"B told {told} does not say what it ran")
-    if not told.contradicts(executed):
+        return unknown(f"B told {answer} does not say what it ran")
+    if not answer.contradicts(executed):
         return None
-    if (told.algorithm, told.protocol) == (executed.algorithm, executed.protocol):
+    if (answer.algorithm, answer.protocol) == (executed.algorithm, executed.protocol):
         return SizeReason(reason=Reason.CHANNELS)
-    return unknown(f"B told {told} runs {executed}")
+    return unknown(f"B told {answer} runs {executed}")
 
 
 def judge_third_side(
@@ -142,16 +142,16 @@ def judge_third_side(
     return replace(reason, told=told, ratio=ratio, gain=gain)
 
 
-def add_reasons(table: pd.DataFrame, found: Mapping[tuple[str, int], SizeReason]) -> pd.DataFrame:
+def add_reasons(table: pd.DataFrame, reasons: Mapping[tuple[str, int], SizeReason]) -> pd.DataFrame:
     """A table of a comparison with the columns of reasons, which are empty where none is known.
 
     Args:
         table: columns collective and nbytes among others.
-        found: by collective and size in bytes.
+        reasons: by collective and size in bytes.
     """
     nothing = ("", "", *_NOT_TOLD)
     cells = zip(table["collective"], table["nbytes"], strict=True)
-    rows = [found[cell].cells if cell in found else nothing for cell in cells]
+    rows = [reasons[cell].cells if cell in reasons else nothing for cell in cells]
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
     explained: pd.DataFrame = table.assign(**dict(zip(COLUMNS, map(list, columns), strict=True)))
     return explained
@@ -229,8 +229,10 @@ def ran_words(ran: Iterable[str]) -> str:
             [int(n)] if is_counted else []
         )
     words = [
-        f"{setting}/{'-'.join(map(str, dict.fromkeys((min(own), max(own)))))}" if own else setting
-        for setting, own in channels.items()
+        f"{setting}/{'-'.join(map(str, dict.fromkeys((min(numbers), max(numbers)))))}"
+        if numbers
+        else setting
+        for setting, numbers in channels.items()
     ]
     more = len(words) - _SHOWN
     return ", ".join(words[:_SHOWN]) + f" and {more} more" * (more > 0)

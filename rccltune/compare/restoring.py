@@ -63,7 +63,7 @@ class RestoredRules:
 
 
 def restore(
-    found: ComparisonResult,
+    result: ComparisonResult,
     b: MeasuredSide,
     sizes: Mapping[tuple[str, int], RestoredSize],
     scope: SweepScope,
@@ -71,7 +71,7 @@ def restore(
     """Write the rules into a comparison's folder; without any, take away those of before.
 
     Args:
-        found: the comparison.
+        result: the comparison.
         b: the side that the rules are for.
         sizes: by collective and size in bytes, where the old choice is proven to be faster.
         scope: what was compared.
@@ -80,9 +80,9 @@ def restore(
         SessionError: the disk refuses.
         VerificationError: the plugin answers something else than the file says; a bug of ours.
     """
-    if found.folder is None:
+    if result.folder is None:
         return None
-    path, exports = found.folder / FILE, found.folder / EXPORTS
+    path, exports = result.folder / FILE, result.folder / EXPORTS
     if not sizes:
         for one in (path, exports):
             one.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def restore(
     site = b.instrument.site
     placement = find_placement(site.seating.place)
     zones: list[Zone] = []
-    for name, own in found.table.groupby("collective", sort=False):
+    for name, rows in result.table.groupby("collective", sort=False):
         target = Target(
             collective=Collective(name),
             scale=site.scale,
@@ -98,9 +98,9 @@ def restore(
         )
         chosen = {nbytes: one for (collective, nbytes), one in sizes.items() if collective == name}
         if chosen:
-            zones += make_zones(target, sorted(map(int, own["nbytes"])), chosen)
+            zones += make_zones(target, sorted(map(int, rows["nbytes"])), chosen)
     largest = max(last for *_, last in scope.sizes.values())
-    document = _document(found, b, tuple(zones), placement, largest)
+    document = _document(result, b, tuple(zones), placement, largest)
     text = writer.render(document)
     use = variables_for(path, document, placement)
     write_atomically(path, text)
@@ -131,16 +131,16 @@ def make_zones(
         [(nbytes, chosen.get(nbytes)) for nbytes in measured],
         key=lambda one: None if one[1] is None else one[1][0],
     )
-    listed = [(setting, list(own)) for setting, own in runs]
-    following = [*listed[1:], (None, [])]
-    for (setting, own), (next_setting, next_own) in zip(listed, following, strict=True):
+    groups = [(setting, list(cells)) for setting, cells in runs]
+    following = [*groups[1:], (None, [])]
+    for (setting, cells), (next_setting, next_cells) in zip(groups, following, strict=True):
         if setting is None:
             continue
-        first, last = own[0][0], own[-1][0]
+        first, last = cells[0][0], cells[-1][0]
         if begin < first:
             yield from _left(target, begin, first - 1, measured)
-        end = last if next_setting is None else next_own[0][0] - 1
-        gains = [one[1] for _, one in own if one is not None]
+        end = last if next_setting is None else next_cells[0][0] - 1
+        gains = [one[1] for _, one in cells if one is not None]
         yield Zone(
             target=target,
             min_nbytes=first,
@@ -148,7 +148,7 @@ def make_zones(
             setting=setting,
             measured_from=first,
             measured_to=last,
-            n_sizes=len(own),
+            n_sizes=len(cells),
             gain=Estimate(
                 value=prod(one.value for one in gains) ** (1 / len(gains)),
                 low=min(one.low for one in gains),
@@ -176,7 +176,7 @@ def _left(target: Target, low: int, high: int, measured: Sequence[int]) -> Itera
 
 
 def _document(
-    found: ComparisonResult,
+    result: ComparisonResult,
     b: MeasuredSide,
     zones: tuple[Zone, ...],
     placement: str | None,
@@ -195,13 +195,13 @@ def _document(
     library = name_library(site.library, machine.arch_or_vendor)
     return RuleDocument(
         provenance=(
-            *([SIMULATED] if found.simulated else []),
+            *([SIMULATED] if result.simulated else []),
             f"written by rccltune {__version__} for {machine.words}",
-            f"source: rccltune compare, A: {found.a}, B: {found.b}",
+            f"source: rccltune compare, A: {result.a}, B: {result.b}",
             f"library: {library or 'not recorded'}",
             *([f"environment of B, to be set for every job: {other}"] if other else []),
             *([f"placement of ranks: {placement}"] if placement else []),
-            f"{VERIFIED_MARK} {_proof(found)}",
+            f"{VERIFIED_MARK} {_proof(result)}",
         ),
         requires=(
             *requirements_of(machine),
@@ -213,8 +213,8 @@ def _document(
     )
 
 
-def _proof(found: ComparisonResult) -> str:
-    n = found.n_starts
+def _proof(result: ComparisonResult) -> str:
+    n = result.n_starts
     return f"B told what A chose is faster than B by itself, {n} starts of each in turns"
 
 

@@ -169,9 +169,11 @@ class ComparisonResult:
     @property
     def explanations(self) -> tuple[str, ...]:
         """A sentence for each range that differs and whose reason was asked; and what helps."""
-        named = len(set(self.table["collective"])) > 1
+        has_several = len(set(self.table["collective"])) > 1
         return tuple(
-            f"{f'{one.collective}, ' if named else ''}{one.why}" for one in self.ranges if one.why
+            f"{f'{one.collective}, ' if has_several else ''}{one.why}"
+            for one in self.ranges
+            if one.why
         ) + (() if self.restored is None else (str(self.restored),))
 
     @property
@@ -189,8 +191,8 @@ class ComparisonResult:
 
     def counts(self) -> dict[str, int]:
         """Sizes of each verdict."""
-        counted = self.table["verdict"].value_counts()
-        return {one.value: int(counted.get(one.value, 0)) for one in Verdict}
+        n_sizes = self.table["verdict"].value_counts()
+        return {one.value: int(n_sizes.get(one.value, 0)) for one in Verdict}
 
     def json_fields(self) -> dict[str, Any]:
         """Fields for --json and comparison.json."""
@@ -251,8 +253,8 @@ class ComparisonResult:
 
 def ranges_of(table: pd.DataFrame) -> Iterator[SizeRange]:
     """Neighbouring sizes of one verdict and reason."""
-    for collective, own in table.groupby("collective", sort=False):
-        rows = own.sort_values("nbytes")
+    for collective, part in table.groupby("collective", sort=False):
+        rows = part.sort_values("nbytes")
         verdicts = rows[["verdict", "reason"]]
         runs = (verdicts != verdicts.shift()).any(axis=1).cumsum()
         for _, some in rows.groupby(runs, sort=False):
@@ -282,8 +284,8 @@ def find_bounds(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathB
     for spec, parameter in side.entries:
         if spec.threshold is None or not spec.threshold.from_above:
             continue
-        for collective, own in table.groupby("collective", sort=False):
-            last = _gains_up_to(own)
+        for collective, part in table.groupby("collective", sort=False):
+            last = _gains_up_to(part)
             where = Substitutions(max_nbytes=last or 0, n_ranks=n_ranks)
             pairs = dict(catalog.environment_of(spec, parameter, where))
             if last is not None:
@@ -296,10 +298,10 @@ def find_bounds(side: Side, table: pd.DataFrame, n_ranks: int) -> Iterator[PathB
             )
 
 
-def _gains_up_to(own: pd.DataFrame) -> int | None:
+def _gains_up_to(part: pd.DataFrame) -> int | None:
     """The last size at which B is faster before it is slower, wrong or fails anywhere."""
     largest = None
-    rows = own.sort_values("nbytes")
+    rows = part.sort_values("nbytes")
     for nbytes, verdict in zip(rows["nbytes"], rows["verdict"], strict=True):
         if Verdict(verdict) in judge_sizes.HARM:
             break

@@ -71,8 +71,8 @@ class Side:
     @property
     def collectives(self) -> tuple[Collective, ...]:
         """Collectives that its entries concern; empty where they concern all."""
-        named = [calls.collectives for spec, _ in self.entries for calls in spec.calls]
-        return tuple(dict.fromkeys(one for each in named for one in each))
+        groups = [calls.collectives for spec, _ in self.entries for calls in spec.calls]
+        return tuple(dict.fromkeys(one for each in groups for one in each))
 
     @property
     def needs_graphs(self) -> bool:
@@ -92,10 +92,10 @@ class Side:
             n_ranks: of the communicator.
         """
         where = Substitutions(max_nbytes=max_nbytes, n_ranks=n_ranks)
-        named: dict[str, str] = {}
+        values: dict[str, str] = {}
         for spec, parameter in self.entries:
-            named |= dict(catalog.environment_of(spec, parameter, where))
-        return tuple((named | dict(self.variables)).items())
+            values |= dict(catalog.environment_of(spec, parameter, where))
+        return tuple((values | dict(self.variables)).items())
 
 
 def parse_side(text: str, known: Catalog, setting: Setting | None = None) -> Side:

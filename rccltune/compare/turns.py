@@ -263,9 +263,11 @@ class OngoingComparison:
     def captures(self) -> bool:
         """Whether calls can be captured into graphs by both sides."""
         for one in self.sides:
-            found = self.table(one)
-            tried = found[(found["timing"] == GRAPH) & (found["purpose"] == f"{ASK}-{one.letter}")]
-            if len(tried) and not (tried["time_us"] > 0).any():
+            table = self.table(one)
+            graph_calls = table[
+                (table["timing"] == GRAPH) & (table["purpose"] == f"{ASK}-{one.letter}")
+            ]
+            if len(graph_calls) and not (graph_calls["time_us"] > 0).any():
                 return False
         return True
 
@@ -284,10 +286,11 @@ class OngoingComparison:
             {
                 (str(collective), int(nbytes)): (plan.setting_of(ran), plan.setting_of(answer))
                 for collective, nbytes, ran, answer in zip(
-                    *(own[name] for name in ("collective", "nbytes", "ran", "answer")), strict=True
+                    *(calls[name] for name in ("collective", "nbytes", "ran", "answer")),
+                    strict=True,
                 )
             }
-            for own in (self.untimed_calls(one) for one in self.sides)
+            for calls in (self.untimed_calls(one) for one in self.sides)
         )
         ran_by_cell: dict[Cell, str] = {}
         for cell, (ran, answer) in first.items():
@@ -350,9 +353,9 @@ class OngoingComparison:
         seconds = n_turns * self._turn_s(list(self.scope.only(between).calls()))
         a, b = self.sides
         if cells and a.shares != b.shares:
-            found = {one: sizes[one] | between[one] for one in sizes}
+            sizes_of_both = {one: sizes[one] | between[one] for one in sizes}
             n_turns = self.n_starts * (len(self.sides) + 1)
-            seconds += n_turns * self._turn_s(list(self.scope.only(found).calls()))
+            seconds += n_turns * self._turn_s(list(self.scope.only(sizes_of_both).calls()))
         return seconds
 
     def _turn(
@@ -440,7 +443,7 @@ class OngoingComparison:
 
     def _has(self, label: Label, steps: Sequence[Step]) -> bool:
         """Whether one start made a communicator whole."""
-        return any(not Counter(steps) - Counter(made) for made in self._made(label).values())
+        return any(not Counter(steps) - Counter(parts) for parts in self._made(label).values())
 
     def _made(self, label: Label) -> dict[int, list[Step]]:
         """Steps that were made for a label, by run."""
@@ -537,9 +540,9 @@ class OngoingComparison:
                 break
         return ranks.run
 
-    def _keep(self, made: Run) -> None:
+    def _keep(self, latest: Run) -> None:
         """Put a run in the place of what was known of it."""
-        self.runs = [*(run for run in self.runs if run.number != made.number), made]
+        self.runs = [*(run for run in self.runs if run.number != latest.number), latest]
         for known in _OF_RUNS:
             vars(self).pop(known, None)
 
@@ -552,13 +555,13 @@ class OngoingComparison:
         """Seconds that starts of all ranks took so far."""
         return sum(run.ended.duration_s for run in self.runs if run.ended)
 
-    def _look(self, made: Run) -> None:
+    def _look(self, run: Run) -> None:
         """Stop where a side cannot run; say what failed otherwise."""
         try:
-            hopeless_runs.raise_if_hopeless(made)
+            hopeless_runs.raise_if_hopeless(run)
         except MachineError as error:
             raise LaunchError(error.message, where=error.where, hint=error.hint) from error
-        mine = [one for one in self.failed() if one.run.number == made.number]
+        mine = [one for one in self.failed() if one.run.number == run.number]
         for one in mine:
             which = next(each for each in self.sides if each.letter == one.letter)
             sentence = f"{one.letter.upper()} ({which.side.name}): {_words(one)}"
@@ -570,7 +573,7 @@ class OngoingComparison:
                 raise LaunchError(
                     f"{sentence}, {'twice' if most == 2 else f'{most} times'}: "
                     "nothing can be compared",
-                    where=str(made.folder / runs.LOG_FILE),
+                    where=str(run.folder / runs.LOG_FILE),
                     hint="mend this side first; --timeout gives slow steps longer.",
                 )
             is_out = one.cell is not None and one.cell in self.failed_cells(one.letter)
@@ -596,11 +599,11 @@ class OngoingComparison:
         """Sizes with which a side hangs or crashes; who is killed from outside is tried again."""
         if letter == A:
             return set()
-        found: dict[Cell, list[Failure]] = {}
+        failures_at: dict[Cell, list[Failure]] = {}
         for one in self.failed():
             if one.letter == letter and one.cell is not None and one.end.failure is not None:
-                found.setdefault(one.cell, []).append(one.end.failure)
-        return {cell for cell, failures in found.items() if not is_tried_again(failures)}
+                failures_at.setdefault(one.cell, []).append(one.end.failure)
+        return {cell for cell, failures in failures_at.items() if not is_tried_again(failures)}
 
     def _gave_up(self) -> bool:
         return any(len(self.failed_cells(one.letter)) >= _MOST_FAILED for one in self.sides)
@@ -687,10 +690,10 @@ class OngoingComparison:
         """Run that counts of each communicator: it did not fail there, and has most steps."""
         bounds: dict[tuple[str, int], tuple[int, int]] = {}
         for run in self.runs:
-            counted = Counter((one.label.purpose, one.label.number) for one in run.steps)
+            n_steps = Counter((one.label.purpose, one.label.number) for one in run.steps)
             unfinished = {(one.label.purpose, one.label.number) for one in run.steps[run.n_done :]}
             last = run.steps[-1].label if run.steps else None
-            for (purpose, number), n in counted.items():
+            for (purpose, number), n in n_steps.items():
                 is_last = last is not None and (last.purpose, last.number) == (purpose, number)
                 failed = run.ended is not None and run.ended.failure is not None
                 if (purpose, number) in unfinished or (is_last and failed):

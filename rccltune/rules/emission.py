@@ -253,12 +253,12 @@ def _document(
     placement: str | None,
     bits: ChosenBits | None,
 ) -> RuleDocument:
-    named = options.baseline
+    baseline = options.baseline
     return RuleDocument(
         provenance=(
             *provenance(fitted),
             *([f"placement of ranks: {placement}"] if placement else []),
-            *([f"baseline: {named}, as it was named (--baseline)"] if named else []),
+            *([f"baseline: {baseline}, as it was named (--baseline)"] if baseline else []),
             *(bits.words if bits else ()),
             *([PROMISE] if bits else []),
             *_overwritten(fitted, zones),

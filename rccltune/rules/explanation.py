@@ -236,10 +236,10 @@ def _ask_placement(
 
 def _for_mode(rules: Sequence[Rule], mode: Mode | None) -> tuple[Rule, ...]:
     if mode is None:
-        named = sorted({str(r.only_mode) for r in rules if r.only_mode is not None})
-        if named:
+        modes = sorted({str(r.only_mode) for r in rules if r.only_mode is not None})
+        if modes:
             raise CommandLineError(
-                f"rows of this file are for one partition mode only: {', '.join(named)}",
+                f"rows of this file are for one partition mode only: {', '.join(modes)}",
                 hint="say which machine is meant with --mode.",
             )
         return tuple(rules)
@@ -320,7 +320,7 @@ def compare(one: Path, other: Path, question: RuleQuestion) -> tuple[Explanation
         InputFileError: as :func:`explain`, for either.
     """
     questions = [read_question(path, question) for path in (one, other)]
-    both = tuple(dict.fromkeys(key for named, _ in questions for key in named))
+    both = tuple(dict.fromkeys(key for keys, _ in questions for key in keys))
     calls = tuple(dict.fromkeys(call for _, mine in questions for call in mine))
     return explain(one, question, both, calls), explain(other, question, both, calls)
 

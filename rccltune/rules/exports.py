@@ -97,11 +97,11 @@ def find_moved(exports: Path) -> tuple[Path, Path] | None:
 
     They name the file beside them, or one for an environment in a folder beside them.
     """
-    named = NAMED.search(_text(exports))
-    if named is None:
+    match = NAMED.search(_text(exports))
+    if match is None:
         return None
     try:
-        [path] = map(Path, shlex.split(named[1]))
+        [path] = map(Path, shlex.split(match[1]))
     except ValueError:
         return None
     home = exports.resolve().parent

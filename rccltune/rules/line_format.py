@@ -266,8 +266,8 @@ def _change_line(line: str, number: int, change: LineChange) -> list[str]:
     if not change.parts:
         new_lines += comment_lines(f"dropped: {grammar.trim(line)}")
     owns = change.own or ((),) * len(change.parts)
-    for part, own in zip(change.parts, owns, strict=True):
-        new_lines += [one for text in own for one in comment_lines(text)]
+    for part, comments in zip(change.parts, owns, strict=True):
+        new_lines += [one for text in comments for one in comment_lines(text)]
         new_lines += _replace_bounds(line, number, part)
     return new_lines + [
         hole_line(one.min_nbytes, one.max_nbytes, one.reason) for one in change.holes

@@ -338,9 +338,9 @@ def _answer_ranges(
     return tuple(ranges)
 
 
-def _settings_at(found: Sequence[Decision], edges: Sequence[int]) -> list[Setting | None]:
-    starts = [each.min_nbytes for each in found]
-    return [found[bisect_right(starts, edge) - 1].setting for edge in edges]
+def _settings_at(decisions: Sequence[Decision], edges: Sequence[int]) -> list[Setting | None]:
+    starts = [each.min_nbytes for each in decisions]
+    return [decisions[bisect_right(starts, edge) - 1].setting for edge in edges]
 
 
 def _find_answering(

@@ -54,8 +54,8 @@ def by_target(zones: Iterable[Zone]) -> list[tuple[Zone, ...]]:
         VerificationError: the zones of a target leave sizes out or overlap; a bug upstream must
             not become a rule file.
     """
-    ordered = sorted(zones, key=lambda one: (_order(one.target), one.min_nbytes))
-    parts = [tuple(part) for _, part in groupby(ordered, key=lambda one: _order(one.target))]
+    by_size = sorted(zones, key=lambda one: (_order(one.target), one.min_nbytes))
+    parts = [tuple(part) for _, part in groupby(by_size, key=lambda one: _order(one.target))]
     for part in parts:
         _check_cover(part)
     return parts

@@ -441,7 +441,7 @@ def _rule(
     line: int,
 ) -> Rule:
     low, high, channels, n_nodes, n_ranks, pipe_ops, reg_buff = numbers
-    named = parts[0] is not None or channels > 0
+    has_setting = parts[0] is not None or channels > 0
     return Rule(
         collective=collective,
         min_nbytes=low,
@@ -450,7 +450,7 @@ def _rule(
         setting=Setting(
             algorithm=parts[0], protocol=parts[1], channels=channels if channels > 0 else None
         )
-        if named
+        if has_setting
         else IDLE,
         n_nodes=_any(n_nodes),
         n_ranks=_any(n_ranks),

@@ -367,8 +367,8 @@ def _is_repeated(raw: bytes, earlier: set[bytes]) -> bool:
 
 def _whole_words(text: str) -> str:
     """The words of a line that have room where it is shown."""
-    kept = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN].rpartition(" ")[0]
-    return kept if kept == text else f"{kept or text[:_MAX_SHOWN]} …"
+    words = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN].rpartition(" ")[0]
+    return words if words == text else f"{words or text[:_MAX_SHOWN]} …"
 
 
 def _parse_scale(words: Words) -> CommunicatorScale:

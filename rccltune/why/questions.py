@@ -145,10 +145,10 @@ def _answer_other_reader(job: JobLogs, table: str) -> JobQuestion:
 
 def _answer_sizes(job: JobLogs, answers: Sequence[SizeAnswer]) -> JobQuestion:
     """Answer at each size: a rule, no rule, or not asked, and by which path."""
-    counted: Counter[str] = Counter()
+    n_sizes: Counter[str] = Counter()
     for one in answers:
-        counted[one.kind.value] += one.n_sizes
-    counts = [f"{n} size{'s'[: n != 1]}: {kind}" for kind, n in counted.items() if n]
+        n_sizes[one.kind.value] += one.n_sizes
+    counts = [f"{n} size{'s'[: n != 1]}: {kind}" for kind, n in n_sizes.items() if n]
     paths = sorted({one.text for one in answers if one.kind is AnswerKind.BYPASSED})
     shown = next((job.first_lines[kind] for kind in _CALLS if kind in job.first_lines), None)
     answer = "; ".join([*counts, *paths]) or "no call is known by its size"
