@@ -230,7 +230,7 @@ def _show_bits(console: Console, request: ComparisonRequest, context: click.Cont
     for one in done.rows:
         by_name.setdefault(one.collective, []).append(one)
     columns = ("collective", "bytes", "bits", "from element", "A: trees", "ran", "B: trees", "ran")
-    shown = [
+    rows = [
         (
             one.collective,
             format_size(one.nbytes),
@@ -240,7 +240,7 @@ def _show_bits(console: Console, request: ComparisonRequest, context: click.Cont
         )
         for one in done.rows
     ]
-    lines = [table(columns, shown, numeric=(1, 3, 4, 6)), *ranges_of(by_name)]
+    lines = [table(columns, rows, numeric=(1, 3, 4, 6)), *ranges_of(by_name)]
     lines += ["SIMULATED: nothing of this was measured on hardware"] * done.simulated
     console.result(done, join_lines(lines))
     context.exit(done.exit_code)
@@ -274,9 +274,9 @@ def text_of(done: ComparisonResult) -> JoinedLines:
     lines += done.explanations
     lines += [str(one) for one in done.bounds]
     lines += done.remarks
-    counted = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)
+    counts = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)
     where = f", in {done.folder}" if done.folder else ""
-    lines.append(f"{len(done.table)} sizes: {counted}; {done.how}{where}")
+    lines.append(f"{len(done.table)} sizes: {counts}; {done.how}{where}")
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
     return join_lines(lines)

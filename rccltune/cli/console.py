@@ -160,9 +160,9 @@ _WIDEST: Final = 100
 
 def columns(*, error: bool = False) -> int:
     """Width of stdout or stderr: COLUMNS, or its terminal, or what is read well in a log."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    width = os.environ.get("COLUMNS", "")
+    if width.isdecimal() and int(width):
+        return int(width)
     try:
         return os.get_terminal_size(2 if error else 1).columns or _WIDEST
     except OSError:
@@ -176,11 +176,11 @@ def fold(lines: Iterable[str], *, error: bool = False) -> JoinedLines:
     """
     width = columns(error=error)
     width = width if "COLUMNS" in os.environ else min(_WIDEST, width)
-    found: list[str] = []
+    new_lines: list[str] = []
     for line in join_lines(lines).split("\n"):
         text = line.lstrip(" ")
         if len(line) <= width or "\x1b" in line or _GAP.search(text):
-            found.append(line)
+            new_lines.append(line)
             continue
         indent = " " * (len(line) - len(text))
         folded = textwrap.wrap(
@@ -193,8 +193,8 @@ def fold(lines: Iterable[str], *, error: bool = False) -> JoinedLines:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        found += [one.replace(_UNBROKEN, " ") for one in folded]
-    return join_lines(found)
+        new_lines += [one.replace(_UNBROKEN, " ") for one in folded]
+    return join_lines(new_lines)
 
 
 def styled(text: str, color: str | None) -> JoinedLines:
@@ -362,15 +362,15 @@ class WordChoice(_Words):
 def common(command: F) -> F:
     """Options that every verb has; the verb gets a Console as ``console``."""
 
-    def gather(given: dict[str, Any]) -> None:
-        verbose, quiet = given.pop("verbose"), given.pop("quiet")
+    def gather(arguments: dict[str, Any]) -> None:
+        verbose, quiet = arguments.pop("verbose"), arguments.pop("quiet")
         answer = click.get_current_context().find_object(Answer) or Answer()
         # A variable may have asked for it.
-        answer.is_wanted |= given["json"]
-        given["console"] = Console(
+        answer.is_wanted |= arguments["json"]
+        arguments["console"] = Console(
             verbosity=-1 if quiet else verbose,
-            as_json=given.pop("json"),
-            color=_wants_color(given.pop("color")),
+            as_json=arguments.pop("json"),
+            color=_wants_color(arguments.pop("color")),
             answer=answer,
         )
 

@@ -57,7 +57,7 @@ def _text(done: Deployment) -> JoinedLines:
     lines += [f"  {one.name}: {one.count}, {one.remark}" for one in done.rules]
     lines += [f"  needs {name}={value}" for name, value in done.environment]
     if done.placements:
-        listed = " or ".join(done.placements)
-        lines.append(f"  only for jobs that export RCCLTUNE_PLACEMENT={listed}")
+        placements = " or ".join(done.placements)
+        lines.append(f"  only for jobs that export RCCLTUNE_PLACEMENT={placements}")
     lines.append(f"To use it: . {shlex.quote(str(done.directory / 'env.sh'))}")
     return join_lines(lines)

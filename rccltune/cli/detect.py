@@ -94,10 +94,10 @@ def _text(system: System, console: Console) -> JoinedLines:
 def _headline(system: System) -> JoinedLines:
     from rccltune.machine.system import format_mode
 
-    named = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
+    product = system.product or system.arch or ("unknown GPUs" if system.oams else "no GPU")
     n_oams = len([oam for oam in system.oams if oam.n_gpus])
     lines = [
-        f"{system.host or 'this machine'}: {named}, mode {format_mode(system.mode)}"
+        f"{system.host or 'this machine'}: {product}, mode {format_mode(system.mode)}"
         + (f" ({system.reason})" if system.reason else "")
     ]
     if system.gpus:

@@ -61,9 +61,9 @@ def _end(findings: tuple[Finding, ...], *, strict: bool) -> None:
 
     counts = Counter(finding.severity for finding in findings)
     if counts[Severity.STOPS]:
-        named = ", ".join(f.name for f in findings if f.severity is Severity.STOPS)
+        stoppers = ", ".join(f.name for f in findings if f.severity is Severity.STOPS)
         raise MachineError(
-            f"a sweep cannot run here: {named}",
+            f"a sweep cannot run here: {stoppers}",
             hint="mend what 'stops' above; without a GPU: rccltune tune --simulate mi300x "
             "--mode cpx-nps4.",
         )

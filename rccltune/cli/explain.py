@@ -117,11 +117,11 @@ def _verifying(rules: Path, home: Path) -> str:
 def _other_mode(file: RuleFile, mode: Mode) -> str | None:
     """The mode that a file requires, where that is another one."""
     required = dict(file.requires)
-    asked = {"compute": mode.compute, "memory": mode.memory}
+    wishes = {"compute": mode.compute, "memory": mode.memory}
     differs = any(
-        asked[key] and key in required and required[key].upper() != asked[key] for key in asked
+        wishes[key] and key in required and required[key].upper() != wishes[key] for key in wishes
     )
-    words = [required[key].lower() for key in asked if key in required]
+    words = [required[key].lower() for key in wishes if key in required]
     return "-".join(words) if differs else None
 
 
@@ -162,64 +162,64 @@ def _must_be_rules(path: Path) -> None:
             )
 
 
-def _print_explanation(found: Explanation) -> dict[str, Any]:
+def _print_explanation(explanation: Explanation) -> dict[str, Any]:
     return {
-        "rules": (count := count_rules(found.file.rules)).rules,
+        "rules": (count := count_rules(explanation.file.rules)).rules,
         "fallbacks": count.fallbacks,
-        "simulated": (origin := simulated_over(found.path))[0],
+        "simulated": (origin := simulated_over(explanation.path))[0],
         "runner": origin[1],
-        "findings": found.file.findings,
-        "requires": dict(found.file.requires),
-        "library": found.file.library,
-        "bits": found.file.bits,
-        "needs": dict(found.file.needs),
-        "dead": [rule.line for rule in found.audit.dead],
-        "fallback": [rule.line for rule in found.audit.fallbacks],
-        "never_matches": [{"line": line, "reason": why} for line, why in found.unmatched],
-        "never_selectable": [{"line": line, "reason": why} for line, why in found.never],
+        "findings": explanation.file.findings,
+        "requires": dict(explanation.file.requires),
+        "library": explanation.file.library,
+        "bits": explanation.file.bits,
+        "needs": dict(explanation.file.needs),
+        "dead": [rule.line for rule in explanation.audit.dead],
+        "fallback": [rule.line for rule in explanation.audit.fallbacks],
+        "never_matches": [{"line": line, "reason": why} for line, why in explanation.unmatched],
+        "never_selectable": [{"line": line, "reason": why} for line, why in explanation.never],
         "never_selectable_on_amd": [
-            {"line": line, "reason": why} for line, why in found.never_by_amd
+            {"line": line, "reason": why} for line, why in explanation.never_by_amd
         ],
-        "placement": found.placement,
-        "read_otherwise": found.misread,
-        "other_readers": found.beside_lines,
-        "parts": found.parts,
+        "placement": explanation.placement,
+        "read_otherwise": explanation.misread,
+        "other_readers": explanation.beside_lines,
+        "parts": explanation.parts,
     }
 
 
-def _text(found: Explanation) -> JoinedLines:
+def _text(explanation: Explanation) -> JoinedLines:
     nothing = "No rule for this question."
-    if not found.file.rules:
+    if not explanation.file.rules:
         nothing = "This file has no rules: the library chooses by itself at every size."
-    parts = [_part(part) for part in found.parts] or [join_lines([nothing])]
-    return join_lines([*parts, join_lines(_remarks(found))], gap="\n\n")
+    parts = [_part(part) for part in explanation.parts] or [join_lines([nothing])]
+    return join_lines([*parts, join_lines(_remarks(explanation))], gap="\n\n")
 
 
 def _part(part: ScaleExplanation) -> JoinedLines:
-    others = [join_lines([f"  with {call}:", _ranges(found)]) for call, found in part.calls]
+    others = [join_lines([f"  with {call}:", _ranges(answers)]) for call, answers in part.calls]
     lines = [f"{part.collective.value}, {part.scale}"]
-    for abi, found in part.old_hosts:
-        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(found)}")
+    for abi, answers in part.old_hosts:
+        lines.append(f"  hosts of tuner ABI {abi} ({hosts_of(abi)}): {_old(answers)}")
     lines += [f"  {said}" for said in part.overwritten]
     return join_lines([*lines, _ranges(part.ranges), *others])
 
 
-def _old(found: Sequence[Decision]) -> str:
+def _old(decisions: Sequence[Decision]) -> str:
     """What an old host is answered, where that is not the usual."""
-    there = {str(one.setting) for one in found if one.setting}
+    there = {str(one.setting) for one in decisions if one.setting}
     return f"only {', '.join(sorted(there))}" if there else "no answer"
 
 
-def _ranges(found: Sequence[AnswerRange]) -> JoinedLines:
+def _ranges(ranges: Sequence[AnswerRange]) -> JoinedLines:
     """Their table; what hosts answer that offer no LL128 where it is something else."""
-    if all(one.without_ll128 == one.setting for one in found):
-        rows = [(*_row(one)[:3], *_row(one)[4:]) for one in found]
+    if all(one.without_ll128 == one.setting for one in ranges):
+        rows = [(*_row(one)[:3], *_row(one)[4:]) for one in ranges]
         columns: tuple[str, ...] = ("from", "to", "setting", "line", "note")
         return join_lines([table(columns, rows, numeric=(0, 1, 3))])
     columns = ("from", "to", "setting", "without LL128", "line", "note")
     return join_lines(
         [
-            table(columns, map(_row, found), numeric=(0, 1, 4)),
+            table(columns, map(_row, ranges), numeric=(0, 1, 4)),
             "  without LL128: on hosts whose library does not offer it, AMD's without its variable",
         ]
     )
@@ -241,13 +241,13 @@ def _name(setting: Setting | None) -> str:
     return "–" if setting is None else str(setting)
 
 
-def _remarks(found: Explanation) -> list[str]:
-    file, audit = found.file, found.audit
-    simulated, runner = simulated_over(found.path)
+def _remarks(explanation: Explanation) -> list[str]:
+    file, audit = explanation.file, explanation.audit
+    simulated, runner = simulated_over(explanation.path)
     lines = [no_hardware(runner)] if simulated else []
     lines.append(str(count_rules(file.rules)))
     lines += [f"{f.severity.value}: line {f.line}: {f.message} [{f.code}]" for f in file.findings]
-    lines += [f"never matches: line {line}: {why}" for line, why in found.unmatched]
+    lines += [f"never matches: line {line}: {why}" for line, why in explanation.unmatched]
     lines += [
         f"dead: line {rule.line} can never be reached: rules above it take all of its sizes"
         for rule in audit.dead
@@ -256,11 +256,11 @@ def _remarks(found: Explanation) -> list[str]:
         f"fallback: line {rule.line} is reached only where an earlier rule is not selectable"
         for rule in audit.fallbacks
     ]
-    lines += [f"not selectable: line {line}: {why}" for line, why in found.never]
-    if set(found.never_by_amd) - set(found.never):
-        named = ", ".join(str(line) for line, _ in found.never_by_amd)
+    lines += [f"not selectable: line {line}: {why}" for line, why in explanation.never]
+    if set(explanation.never_by_amd) - set(explanation.never):
+        numbers = ", ".join(str(line) for line, _ in explanation.never_by_amd)
         lines.append(
-            f"nothing says whose GPUs this is for: RCCL on AMD's would never take line {named}; "
+            f"nothing says whose GPUs this is for: RCCL on AMD's would never take line {numbers}; "
             "--mode spx-nps1 (or another) asks about those"
         )
     if file.requires:
@@ -277,19 +277,21 @@ def _remarks(found: Explanation) -> list[str]:
             "sums may change their bits where a rule begins or ends "
             "(emit-config --same-bits: rules that keep them)"
         )
-    if found.placement is not None:
-        name, without = found.placement.name, "used" if found.placement.without else "not used"
-        used = "used" if found.placement.with_it else "not used"
+    if explanation.placement is not None:
+        place = explanation.placement
+        with_it, without = (
+            "used" if is_used else "not used" for is_used in (place.with_it, place.without)
+        )
         lines.append(
-            f"asked of the plugin: {used} under RCCLTUNE_PLACEMENT={name} (on every rank), "
-            f"{without} without it on this machine"
+            f"asked of the plugin: {with_it} under RCCLTUNE_PLACEMENT={place.name} (on every "
+            f"rank), {without} without it on this machine"
         )
     lines += [f"needs {name}={value} on every rank" for name, value in file.needs]
-    shown = found.misread[:_SHOWN]
-    lines += [f"read otherwise without our plugin: {one}" for one in shown]
-    n_more = len(found.misread) - len(shown)
+    first = explanation.misread[:_SHOWN]
+    lines += [f"read otherwise without our plugin: {one}" for one in first]
+    n_more = len(explanation.misread) - len(first)
     lines += [f"read otherwise without our plugin: {n_more} more lines (--json)"] * bool(n_more)
-    lines += [f"without our plugin: {one}" for one in found.beside_lines]
+    lines += [f"without our plugin: {one}" for one in explanation.beside_lines]
     return lines
 
 
@@ -303,9 +305,9 @@ def _changes(
         return join_lines(("Both files answer alike at every size.", *conditions))
     parts: dict[str, list[AnswerDifference]] = {}
     for change in changes:
-        called = "" if change.call == CallArguments() else f", {change.call}"
-        parts.setdefault(f"{change.collective.value}, {change.scale}{called}", []).append(change)
-    tables = [join_lines([name, _differing(found)]) for name, found in parts.items()]
+        call = "" if change.call == CallArguments() else f", {change.call}"
+        parts.setdefault(f"{change.collective.value}, {change.scale}{call}", []).append(change)
+    tables = [join_lines([name, _differing(changes_of)]) for name, changes_of in parts.items()]
     heads = join_lines([f"A: {one.path}", f"B: {other.path}"])
     return join_lines(
         [heads, *tables, *([join_lines(conditions)] if conditions else [])], gap="\n\n"

@@ -134,8 +134,8 @@ def _list_library_choices(done: FitResult) -> list[str]:
             (str(setting), [nbytes for nbytes, _ in part])
             for setting, part in groupby(sorted(by_size.items()), key=lambda one: one[1])
         ]
-        listed = ", ".join(f"{name} {_span(sizes)}" for name, sizes in runs)
-        lines.append(f"{target.collective.value}, {target.scale}: {listed}")
+        choices = ", ".join(f"{name} {_span(sizes)}" for name, sizes in runs)
+        lines.append(f"{target.collective.value}, {target.scale}: {choices}")
     return lines
 
 

@@ -54,13 +54,13 @@ def transferbench_option(command: F) -> F:
     )(command)
 
 
-def ceiling_lines(found: Ceilings) -> list[str]:
+def ceiling_lines(ceilings: Ceilings) -> list[str]:
     """The ceiling, and what reached how much of it."""
-    rates = [link.gb_per_s for link in found.rates.links.values()]
-    simulated = "SIMULATED " if found.rates.simulated else ""
+    rates = [link.gb_per_s for link in ceilings.rates.links.values()]
+    simulated = "SIMULATED " if ceilings.rates.simulated else ""
     head = f"{simulated}Ceiling in GB/s of bus bandwidth, from {len(rates)} links"
     lines = [f"{head} at {min(rates):.3f} to {max(rates):.3f} GB/s (TransferBench)"]
-    if found.targets:
+    if ceilings.targets:
         columns = ("collective", "scale", "ceiling", "slowest link", "best", "at", "with", "of it")
         rows = (
             (
@@ -73,8 +73,8 @@ def ceiling_lines(found: Ceilings) -> list[str]:
                 str(one.setting),
                 f"{one.fraction:.2f}",
             )
-            for one in found.targets
+            for one in ceilings.targets
         )
         lines.append(table(columns, rows, numeric=(2, 4, 5, 7)))
-    lines += [f"no ceiling for {said}" for said in found.without]
+    lines += [f"no ceiling for {said}" for said in ceilings.without]
     return lines

@@ -118,9 +118,11 @@ def _section(
     rows = [row for row in (one.get_help_record(ctx) for one in options) if row is not None]
     if rows:
         # No line ends within a name: rccltune-session, --mode.
-        kept = [(name, text.replace("  [", " [").replace("-", _UNBROKEN)) for name, text in rows]
+        unbroken = [
+            (name, text.replace("  [", " [").replace("-", _UNBROKEN)) for name, text in rows
+        ]
         with formatter.section(heading):
-            formatter.write_dl(kept, col_max=_NAMES)
+            formatter.write_dl(unbroken, col_max=_NAMES)
         formatter.buffer = [text.replace(_UNBROKEN, "-") for text in formatter.buffer]
 
 

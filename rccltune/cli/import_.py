@@ -104,13 +104,13 @@ def import_(
 def _setting(
     algorithm: str | None, protocol: str | None, channels: int | None, *, baseline: bool
 ) -> Setting | None:
-    named = algorithm or protocol or channels
-    if baseline and named:
+    has_setting = algorithm or protocol or channels
+    if baseline and has_setting:
         raise CommandLineError(
             "--baseline says that nothing was forced; --algorithm, --protocol and --channels do",
             hint="leave out one or the other.",
         )
-    if not named:
+    if not has_setting:
         return BASELINE if baseline else None
     try:
         return Setting(

@@ -81,8 +81,8 @@ FILE = PathToRead(path_type=Path, exists=True)
 def allow_need_option(command: F) -> F:
     """--allow-need NAME, of the verbs that give a rule file's variables to ranks or jobs."""
 
-    def gather(given: dict[str, Any]) -> None:
-        given["allowed"] = frozenset(given.pop("allow_need"))
+    def gather(arguments: dict[str, Any]) -> None:
+        arguments["allowed"] = frozenset(arguments.pop("allow_need"))
 
     option = grouped(
         "--allow-need",
@@ -224,16 +224,16 @@ _CHOOSING = (
 )
 
 
-def _gather_choosing(given: dict[str, Any]) -> None:
-    given["choosing"] = ChoiceArguments(
-        **{f.name: given.pop(f.name) for f in fields(ChoiceArguments)}
+def _gather_choosing(arguments: dict[str, Any]) -> None:
+    arguments["choosing"] = ChoiceArguments(
+        **{f.name: arguments.pop(f.name) for f in fields(ChoiceArguments)}
     )
 
 
-def _gather_tuning(given: dict[str, Any]) -> None:
+def _gather_tuning(arguments: dict[str, Any]) -> None:
     # A sweep's options have some of the other names in another meaning.
-    own = [f.name for f in fields(ChoiceArguments) if f.default is MISSING]
-    given["choosing"] = ChoiceArguments(**{name: given.pop(name) for name in own})
+    names = [f.name for f in fields(ChoiceArguments) if f.default is MISSING]
+    arguments["choosing"] = ChoiceArguments(**{name: arguments.pop(name) for name in names})
 
 
 def choosing(command: F) -> F:

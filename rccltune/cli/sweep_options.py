@@ -90,10 +90,10 @@ class _FieldValue(ValueType):
         """The value; anything but a text was read already."""
         if not isinstance(value, str):
             return value
-        made, mistakes = convert(_kinds()[self.name], value, strict=False)
+        result, mistakes = convert(_kinds()[self.name], value, strict=False)
         if mistakes:
             self.fail("; ".join(said for _, _, said in mistakes), param, ctx)
-        return made
+        return result
 
 
 @cache

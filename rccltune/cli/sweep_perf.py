@@ -109,9 +109,9 @@ def stop_if_aside(done: SweepResult, hint: str) -> None:
         LaunchError: some did; everything else is measured.
     """
     if done.excluded:
-        named = "; ".join(f"{one}: {one.reason}" for one in done.excluded)
+        reasons = "; ".join(f"{one}: {one.reason}" for one in done.excluded)
         raise LaunchError(
-            f"excluded: {len(done.excluded)}; everything else is measured: {named}",
+            f"excluded: {len(done.excluded)}; everything else is measured: {reasons}",
             where=f"{done.session.path}/runs/",
             hint="look into their logs there; a sweep into a new session (-o DIR) tries again, "
             f"with --timeout where ranks need longer. {hint}",

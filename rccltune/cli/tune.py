@@ -133,7 +133,7 @@ def tune(
         for one in done.notices
         if with_reasons or not (one.caution.can_wait or one.caution is Caution.MISSING_VIEW)
     )
-    plain, text = done.json_fields(), _text(done, told=with_reasons)
+    plain, text = done.json_fields(), _text(done, with_details=with_reasons)
     used = done.forced if done.forced and done.is_forced_better else done
     if choosing.workload is not None:
         from rccltune.rules import savings
@@ -189,12 +189,12 @@ def _pairs(variables: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in variables.items())
 
 
-def _text(done: TuneResult, *, told: bool) -> JoinedLines:
+def _text(done: TuneResult, *, with_details: bool) -> JoinedLines:
     """Where it is faster and by how much, what is undecided, and how to use it now.
 
     Args:
         done: the whole way.
-        told: technical remarks, too.
+        with_details: technical remarks, too.
     """
     lines = [no_hardware(done.runner)] if done.simulated else []
     rows = [line for one in done.verified for line in _rules(one)]
@@ -208,7 +208,7 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
             "The rule file is empty; leave everything as it is.",
         ]
     for one in done.verified:
-        lines += _beside_rules(one, told=told)
+        lines += _beside_rules(one, with_details=with_details)
     lines += _unmeasured(done)
     used = done
     if done.forced and done.is_forced_better:
@@ -218,13 +218,13 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
             "faster still at some sizes and slower at none; the .env file sets both:"
         )
         for one in used.verified:
-            lines += [*_rules(one), *_beside_rules(one, told=told)]
+            lines += [*_rules(one), *_beside_rules(one, with_details=with_details)]
     if rows or used is not done:
         lines.append(f"To use it now: source {shlex.quote(str(done.exports.resolve()))}")
     if used is not done and rows and done.emitted.path is not None:
         lines.append(forced_line(used.folder, done.emitted.path))
     if done.forced and used is done:
-        lines += _in_environment(done.forced, told=told)
+        lines += _in_environment(done.forced, with_details=with_details)
     for each in (done, *([done.forced] if done.forced else [])):
         lines += [one.file.confirmed for one in each.verified if one.file.confirmed]
     lines.append(f"The page to mail: {used.report.path}")
@@ -232,9 +232,9 @@ def _text(done: TuneResult, *, told: bool) -> JoinedLines:
     return join_lines(lines)
 
 
-def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
+def _beside_rules(one: VerificationResult, *, with_details: bool) -> list[str]:
     """What the environment does by itself, what was not kept, and what is undecided."""
-    beside = beside_lines(one) if told else []
+    beside = beside_lines(one) if with_details else []
     lines = [f"  {line}" for line in (*overwritten_lines(one), *beside, *unregistered_line(one))]
     lines += [f"  not kept: {line}" for line in describe_dropped(one)[:_SHOWN]]
     n_more = len(one.file.cuts) - _SHOWN
@@ -247,8 +247,8 @@ def _beside_rules(one: VerificationResult, *, told: bool) -> list[str]:
     return [*lines, *(f"  {line}" for line in (undecided_line(one), *cost_line(one)))]
 
 
-def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
-    """The session with LL128 forced: what its rules gain; the rules where told."""
+def _in_environment(forced: TuneResult, *, with_details: bool) -> list[str]:
+    """The session with LL128 forced: what its rules gain; in detail, the rules, too."""
     variable = "=".join(LL128_FORCED)
     kept_rules = [rule for one in forced.verified for rule in one.standings if rule.is_kept]
     gains = [rule.gain.value for rule in kept_rules if rule.gain]
@@ -259,9 +259,9 @@ def _in_environment(forced: TuneResult, *, told: bool) -> list[str]:
         f"Or with {variable} in the job's environment, against the library in it:",
         f"  {forced.verified[0].count}, {low if low == high else f'{low} to {high}'}",
     ]
-    if told:
+    if with_details:
         for one in forced.verified:
-            lines += [*_rules(one), *_beside_rules(one, told=True)]
+            lines += [*_rules(one), *_beside_rules(one, with_details=True)]
     path = shlex.quote(str(forced.exports.resolve()))
     lines.append(
         f"Not faster everywhere: rccltune deploy takes the rules of {forced.folder.parent}. "

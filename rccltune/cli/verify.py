@@ -201,16 +201,16 @@ def text_of(done: VerificationResult) -> JoinedLines:
         columns = (*columns, _ONE_ROOT)
     if any(one.registered for one in done.standings):
         columns = (*columns, _REGISTERED)
-    shown, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
+    standings, took = done.standings, f"after {how_often(done.file)} in {done.file.seconds:.0f} s"
     if done.path is None:
-        rows = [(*_row(one, columns), one.reason or one.state.value) for one in shown]
+        rows = [(*_row(one, columns), one.reason or one.state.value) for one in standings]
         lines.append(table((*columns, "verdict"), rows, numeric=(1, 2, 4, 6)))
         lines += [*overwritten_lines(done), *beside_lines(done)]
-        lines += [undecided_line(done)] * any(one.is_kept for one in shown)
+        lines += [undecided_line(done)] * any(one.is_kept for one in standings)
         lost = f"{_out_of(len(done.losers), done)} not stand {took}"
         lines.append(f"{lost}; {done.count} left as they were")
     else:
-        rows = [_row(one, columns) for one in shown if one.is_kept]
+        rows = [_row(one, columns) for one in standings if one.is_kept]
         lines += [table(columns, rows, numeric=(1, 2, 4, 6))] if rows else []
         lines += [f"not kept: {said}" for said in describe_dropped(done)]
         lines += [*overwritten_lines(done), *beside_lines(done), *unregistered_line(done)]
@@ -279,8 +279,8 @@ def how_often(file: VerdictFile) -> str:
 def _row(one: RuleVerdict, columns: Sequence[str]) -> tuple[str, ...]:
     gain, loop = one.gain, one.loop
     also = [
-        f"{found.value:.2f}x" if found else "–"
-        for name, found in ((_ONE_ROOT, one.one_root), (_REGISTERED, one.registered))
+        f"{other.value:.2f}x" if other else "–"
+        for name, other in ((_ONE_ROOT, one.one_root), (_REGISTERED, one.registered))
         if name in columns
     ]
     return (
@@ -364,26 +364,26 @@ def cost_line(done: VerificationResult) -> list[str]:
     """What a call launched one by one costs more with the plugin; nothing where simulated."""
     if done.file.cost_ns is None:
         return []
-    asked = f"asking the plugin takes {done.file.cost_ns:.0f} ns a call on these processors"
-    return [f"{asked}; a captured graph asks it once"]
+    sentence = f"asking the plugin takes {done.file.cost_ns:.0f} ns a call on these processors"
+    return [f"{sentence}; a captured graph asks it once"]
 
 
 def undecided_line(done: VerificationResult) -> str:
     """At which sizes of the rules a loss of 2 % is not excluded."""
-    kept = [one for one in done.standings if one.is_kept]
-    if not kept:
+    rules = [one for one in done.standings if one.is_kept]
+    if not rules:
         return "no rule is left: the library chooses as it does by itself"
     open_: dict[Collective, set[int]] = {}
     for one in done.file.judging:
         if one.verdict is Verdict.UNDECIDED and any(
-            rule.collective is one.collective and rule.reaches(one.nbytes) for rule in kept
+            rule.collective is one.collective and rule.reaches(one.nbytes) for rule in rules
         ):
             open_.setdefault(one.collective, set()).add(one.nbytes)
     # The rules' own lines add up to these.
-    n_sizes = sum(one.n_sizes for one in kept)
+    n_sizes = sum(one.n_sizes for one in rules)
     of = "a rule that stands" if done.path is None and done.losers else "a rule"
     said = f"none of {n_sizes} sizes with {of} is slower"
-    n_open = sum(one.n_undecided for one in kept)
+    n_open = sum(one.n_undecided for one in rules)
     if not n_open:
         return said
     spans = (f"{name.value} {format_span(min(n), max(n))}" for name, n in open_.items())

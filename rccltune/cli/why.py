@@ -58,7 +58,7 @@ def why(
         )
 
 
-def _print_answers(found: JobReport) -> dict[str, Any]:
+def _print_answers(report: JobReport) -> dict[str, Any]:
     return {
         "questions": [
             {
@@ -67,10 +67,10 @@ def _print_answers(found: JobReport) -> dict[str, Any]:
                 "line": one.shown,
                 "remedy": one.remedy,
             }
-            for one in found.questions
+            for one in report.questions
         ],
-        "answers": [_shown_answer(answer) for answer in found.answers],
-        "remarks": [{"text": one.text, "remedy": one.remedy} for one in found.remarks],
+        "answers": [_shown_answer(answer) for answer in report.answers],
+        "remarks": [{"text": one.text, "remedy": one.remedy} for one in report.remarks],
     }
 
 
@@ -89,18 +89,18 @@ def _shown_answer(answer: SizeAnswer) -> dict[str, Any]:
     }
 
 
-def _text(found: JobReport) -> JoinedLines:
-    parts = [line for one in found.questions for line in _question(one)]
+def _text(report: JobReport) -> JoinedLines:
+    parts = [line for one in report.questions for line in _question(one)]
     parts.append("")
     head = None
-    for names, answer in _join_equal_answers(found.answers):
+    for names, answer in _join_equal_answers(report.answers):
         mine = f"{', '.join(names)}, {answer.where}"
         if mine != head:
             parts += ["", mine] if head else [mine]
             head = mine
         parts += _lines(answer)
-    parts += [""] if found.remarks else []
-    parts += [line for one in found.remarks for line in _remark(one)]
+    parts += [""] if report.remarks else []
+    parts += [line for one in report.remarks for line in _remark(one)]
     return join_lines(parts)
 
 
@@ -113,17 +113,17 @@ def _question(one: JobQuestion) -> list[str]:
 
 def _join_equal_answers(answers: Sequence[SizeAnswer]) -> Iterator[tuple[list[str], SizeAnswer]]:
     """Collectives of a scale with one and the same answer at all of their sizes, together."""
-    made: list[tuple[list[str], SizeAnswer]] = []
+    groups: list[tuple[list[str], SizeAnswer]] = []
     count = Counter((one.where, one.collective) for one in answers)
     for answer in answers:
         alone = count[answer.where, answer.collective] == 1
-        names, last = made[-1] if made else ([], None)
+        names, last = groups[-1] if groups else ([], None)
         if last is not None and alone and len(names) > 0 and _is_same(answer, last, count):
             names.append(_name(answer))
-            made[-1] = (names, _over(last, answer))
+            groups[-1] = (names, _over(last, answer))
         else:
-            made.append(([_name(answer)], answer))
-    return iter(made)
+            groups.append(([_name(answer)], answer))
+    return iter(groups)
 
 
 def _is_same(one: SizeAnswer, other: SizeAnswer, count: Counter[Any]) -> bool:

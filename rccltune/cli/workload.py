@@ -53,12 +53,12 @@ def workload(*, console: Console, files: tuple[Path, ...]) -> None:
     console.say("Next: rccltune sweep --workload FILE measures these sizes, and no others.")
 
 
-def _text(found: Workload, most: int | None) -> JoinedLines:
-    ranks = ", ".join(f"{scale} (by {found.ranks_at(scale)})" for scale in found.scales)
-    size = format_size(found.total_nbytes)
-    head = f"{found.calls} calls, {size}, recorded at {ranks or '–'}"
+def _text(workload: Workload, most: int | None) -> JoinedLines:
+    ranks = ", ".join(f"{scale} (by {workload.ranks_at(scale)})" for scale in workload.scales)
+    size = format_size(workload.total_nbytes)
+    head = f"{workload.calls} calls, {size}, recorded at {ranks or '–'}"
     columns = ["collective", "ranks", "nodes", "size", "calls", "of calls", "of bytes"]
-    calls = found.table
+    calls = workload.table
     rows = [
         (
             row.collective,
@@ -79,4 +79,4 @@ def _text(found: Workload, most: int | None) -> JoinedLines:
             f"and {len(rest)} sizes more, {rest['of_calls'].sum():.1%} of the calls "
             f"and {rest['of_bytes'].sum():.1%} of the bytes (-v)"
         )
-    return join_lines([*parts, "", *(f"Note: {remark}." for remark in found.remarks)])
+    return join_lines([*parts, "", *(f"Note: {remark}." for remark in workload.remarks)])

@@ -105,8 +105,8 @@ def judge(
         return nothing
     logs = mean_log_times(timings)
     ratios: dict[tuple[str, int, str], LogMean | None] = {}
-    for (collective, timing), own in logs.groupby(["collective", "timing"], sort=False):
-        wide = own.pivot_table(values="log", index="replicate", columns=["side", "nbytes"])
+    for (collective, timing), group in logs.groupby(["collective", "timing"], sort=False):
+        wide = group.pivot_table(values="log", index="replicate", columns=["side", "nbytes"])
         if len(wide.columns.unique(0)) == 2:
             sizes = wide[A].columns.intersection(wide[B].columns).sort_values()
             first, second = (wide[one].reindex(columns=sizes).to_numpy() for one in (A, B))

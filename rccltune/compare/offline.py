@@ -97,8 +97,8 @@ def _usable(table: pd.DataFrame) -> pd.DataFrame:
     site = str(BASELINE)
     by_size = (rows["setting"] == site).groupby([rows["collective"], rows["nbytes"]])
     stands = (rows["setting"] == IDLE) & ~by_size.transform("any")
-    named: pd.DataFrame = rows.assign(setting=rows["setting"].mask(stands, site))
-    return named
+    samples: pd.DataFrame = rows.assign(setting=rows["setting"].mask(stands, site))
+    return samples
 
 
 def _names(common: pd.DataFrame) -> list[str]:

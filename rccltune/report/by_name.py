@@ -117,7 +117,7 @@ def predictions(tables: FigureTables) -> Figure | None:
 
 def _apart(counts: Iterable[int]) -> list[int]:
     """Numbers of channels whose labels do not run into each other on a logarithmic axis."""
-    kept: list[int] = []
+    places: list[int] = []
     for n in counts:
-        kept += [int(n)] if not kept or n >= 1.3 * kept[-1] else []
-    return kept
+        places += [int(n)] if not places or n >= 1.3 * places[-1] else []
+    return places

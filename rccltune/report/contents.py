@@ -142,8 +142,8 @@ class SessionContents:
         """Product and mode; the benchmark's word for the devices where nothing else names them."""
         fingerprint = self.done.session.fingerprint
         mode = fingerprint.mode
-        named = fingerprint.product or self.devices
-        words = [named, str(mode) if mode and mode.compute else None, fingerprint.runner]
+        product = fingerprint.product or self.devices
+        words = [product, str(mode) if mode and mode.compute else None, fingerprint.runner]
         return ", ".join(word for word in words if word) or "a machine that nothing names"
 
     @property
@@ -168,13 +168,15 @@ def read_contents(folder: Path, *, reporter: Reporter) -> SessionContents:
     if choice is not None and choice.samples_sha256 != done.samples_sha256:
         reporter.say(f"rules are shown {OLD_CHOICE}")
     measured = runs.read_runs(folder, most_ranks=1)
-    read = {path.name: path for path in rule_paths(folder)}
-    files = {name: read_accepted(content_of(path), path, _MENDED) for name, path in read.items()}
+    paths = {path.name: path for path in rule_paths(folder)}
+    files = {name: read_accepted(content_of(path), path, _MENDED) for name, path in paths.items()}
     verified = tuple(verifications(folder, files))
     zones = choice.zones if choice else ()
     placement = done.session.setup.placement
-    say_moved((path.with_suffix(".env") for path in read.values()), folder, reporter)
-    files_of_session = [_rules_of(name, read[name], file, verified) for name, file in files.items()]
+    say_moved((path.with_suffix(".env") for path in paths.values()), folder, reporter)
+    files_of_session = [
+        _rules_of(name, paths[name], file, verified) for name, file in files.items()
+    ]
     if not files_of_session and any(zone.setting is not None for zone in zones):
         files_of_session = [_unwritten(zones)]
     return SessionContents(

@@ -316,9 +316,9 @@ def table(tables: FigureTables) -> Figure | None:
 def _cells(axes: Axes, times: pd.DataFrame) -> None:
     """Draw a cell for each time that is known."""
     cells, strengths = [], []
-    for row, found in enumerate(times.to_numpy()):
-        best = np.nanmin(found)
-        for column, value in enumerate(found):
+    for row, values in enumerate(times.to_numpy()):
+        best = np.nanmin(values)
+        for column, value in enumerate(values):
             if np.isfinite(value):
                 cells.append(Rectangle((column + 0.03, row + 0.05), 0.94, 0.9))
                 strengths.append(0.62 * float(best / value) ** 1.5)
@@ -348,9 +348,9 @@ def _wrapped(name: str) -> str:
 def _octaves(points: pd.DataFrame) -> pd.DataFrame:
     """Times by size and setting, of the first measured size of each octave."""
     few = _few(points)
-    named = few.assign(name=_names(few))
-    order = list(dict.fromkeys(named["name"]))
-    times = named.pivot_table(index="nbytes", columns="name", values="time_us", aggfunc="min")
+    with_names = few.assign(name=_names(few))
+    order = list(dict.fromkeys(with_names["name"]))
+    times = with_names.pivot_table(index="nbytes", columns="name", values="time_us", aggfunc="min")
     octave = pd.Series([int(nbytes).bit_length() for nbytes in times.index], index=times.index)
     first: pd.DataFrame = times[order][~octave.duplicated()]
     return first
@@ -358,11 +358,11 @@ def _octaves(points: pd.DataFrame) -> pd.DataFrame:
 
 def _few(points: pd.DataFrame) -> pd.DataFrame:
     """Keep, of many settings, the best number of channels of each family at each size."""
-    ordered: pd.DataFrame = points.sort_values(["algorithm", "protocol", "channels", "nbytes"])
-    if ordered["setting"].nunique() <= _MOST_SETTINGS:
-        return ordered
-    best = ordered.groupby([*_FAMILY, "nbytes"], sort=False)["time_us"].idxmin()
-    few: pd.DataFrame = ordered.loc[best]
+    rising: pd.DataFrame = points.sort_values(["algorithm", "protocol", "channels", "nbytes"])
+    if rising["setting"].nunique() <= _MOST_SETTINGS:
+        return rising
+    best = rising.groupby([*_FAMILY, "nbytes"], sort=False)["time_us"].idxmin()
+    few: pd.DataFrame = rising.loc[best]
     is_one = few.groupby(_FAMILY)["channels"].transform("nunique") == 1
     plain = few["algorithm"] + "/" + few["protocol"] + "/best"
     few["setting"] = few["setting"].where(is_one, plain)
@@ -371,9 +371,9 @@ def _few(points: pd.DataFrame) -> pd.DataFrame:
 
 def _names(points: pd.DataFrame) -> pd.Series[str]:
     """Of settings, with those marked that no rule can choose."""
-    named = points["setting"]
-    found: pd.Series[str] = named.where(points["why_not"] == "", named + ", not selectable")
-    return found
+    settings = points["setting"]
+    names: pd.Series[str] = settings.where(points["why_not"] == "", settings + ", not selectable")
+    return names
 
 
 def _legend(tables: FigureTables, *further: str) -> tuple[str, ...]:

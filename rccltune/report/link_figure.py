@@ -105,17 +105,17 @@ def _draw_map(axes: Axes, data: LinkMap) -> None:
 
 
 def _draw_bars(
-    axes: Axes, rows: Sequence[LinkRow], found: Sequence[Spread | None], unit: str
+    axes: Axes, rows: Sequence[LinkRow], spreads: Sequence[Spread | None], unit: str
 ) -> None:
     """A bar for each class, its number behind it and the ratio to the nearest class."""
-    most = max((spread.most for spread in found if spread), default=1.0)
-    first = next((spread.median for spread in found if spread), 1.0)
+    most = max((spread.most for spread in spreads if spread), default=1.0)
+    first = next((spread.median for spread in spreads if spread), 1.0)
     axes.set_xlim(0, most * _REACH)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=4)
     axes.set_xlabel(unit)
-    for y, (row, spread) in enumerate(zip(rows, found, strict=True)):
+    for y, (row, spread) in enumerate(zip(rows, spreads, strict=True)):
         words, end = "failed" if row.n_failed else "not measured", 0.0
         if spread is not None:
             shade = _SHADES[_ORDER.index(row.link)]

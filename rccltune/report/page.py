@@ -220,11 +220,11 @@ def _gain_figures(tables: FigureTables) -> list[tuple[str, Markup]]:
 
 def _figures(tables: FigureTables) -> list[tuple[str, list[tuple[str, Markup]]]]:
     """The other figures, those of one collective and scale together."""
-    made: dict[str, list[tuple[str, Markup]]] = {}
+    pictures_of: dict[str, list[tuple[str, Markup]]] = {}
     for name in ("speedup", "time", "bandwidth", "table"):
         for panel, title, svg in _draw_kind(name, getattr(figures, name), tables, tables.panels):
-            made.setdefault(panel, []).append((title, svg))
-    return list(made.items())
+            pictures_of.setdefault(panel, []).append((title, svg))
+    return list(pictures_of.items())
 
 
 def _draw_kind(
@@ -322,7 +322,7 @@ def _left_to_the_library(shown: SessionContents) -> Iterator[tuple[str, ...]]:
 
 def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
     """Verdicts of the verification by placement, at ruled sizes and at powers of two."""
-    found: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
+    by_place: dict[tuple[str, int], dict[Placement, SizeVerdict]] = {}
     ruled: set[tuple[str, int]] = set()
     for file in shown.files:
         verified = file.verification.file if file.verification else None
@@ -333,9 +333,9 @@ def _sizes(shown: SessionContents) -> Iterator[tuple[str, ...]]:
             ):
                 ruled.add(place)
             if place in ruled or _is_power_of_two(one.nbytes):
-                found.setdefault(place, {}).setdefault(one.placement, one)
-    labels = Counter((name, format_size(nbytes)) for name, nbytes in found)
-    for place, by_placement in found.items():
+                by_place.setdefault(place, {}).setdefault(one.placement, one)
+    labels = Counter((name, format_size(nbytes)) for name, nbytes in by_place)
+    for place, by_placement in by_place.items():
         name, nbytes = place
         size = format_size(nbytes)
         if labels[name, size] > 1 and not _is_power_of_two(nbytes):

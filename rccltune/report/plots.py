@@ -84,7 +84,7 @@ def plot_session(
     if contents.limits is not None:
         bounds(contents.limits)
     tables = tables_of(contents)
-    made: dict[Path, bytes] = {}
+    content_of: dict[Path, bytes] = {}
     gone: list[Path] = []
     with style.applied():
         for name in names or FIGURES:
@@ -97,16 +97,16 @@ def plot_session(
                 (reporter.say if names else reporter.detail)(message)
                 continue
             for kind in formats:
-                made[where / f"{name}.{kind}"] = encoded(
+                content_of[where / f"{name}.{kind}"] = encoded(
                     figure, kind, name, simulated=contents.simulated
                 )
     with disk_errors(where):
-        for path, content in made.items():
+        for path, content in content_of.items():
             write_atomically(path, content)
         for path in gone:
             path.unlink()
             reporter.say(f"{path} was of an earlier choice, and is taken away")
-    return tuple(made)
+    return tuple(content_of)
 
 
 def draw_links(link_map: LinkMap, directory: Path) -> tuple[Path, ...]:
@@ -196,8 +196,8 @@ def _restyle(one: ET.Element, name: str) -> None:
         one.attrib[key] = text
 
 
-def _check(given: Iterable[str], known: Sequence[str], what: str) -> None:
-    unknown = [name for name in given if name not in known]
+def _check(words: Iterable[str], known: Sequence[str], what: str) -> None:
+    unknown = [name for name in words if name not in known]
     if unknown:
         raise CommandLineError(
             f"No {what} {', '.join(unknown)}.", hint=f"Choose from {', '.join(known)}."

@@ -307,16 +307,16 @@ def name_lines(axes: Axes, ends: Sequence[tuple[float, float, str]]) -> None:
         return min(max(at, 0.0), 1.0)
 
     apart = _LINE / tall
-    ordered = sorted(ends, key=lambda end: end[1])
+    rising = sorted(ends, key=lambda end: end[1])
     places: list[float] = []
-    for _, value, _ in ordered:
+    for _, value, _ in rising:
         places.append(max(share(value), places[-1] + apart if places else 0.0))
     # What was pushed over the top comes back, and pushes those below it.
     top = 1.0
     for number in reversed(range(len(places))):
         places[number] = min(places[number], top)
         top = places[number] - apart
-    for (nbytes, value, name), place in zip(ordered, places, strict=True):
+    for (nbytes, value, name), place in zip(rising, places, strict=True):
         axes.annotate(
             name,
             (nbytes, value),
@@ -387,18 +387,18 @@ def _bars(
         high: its other end.
         least: log of the width that can be seen; a rule for one size is drawn as broad.
     """
-    made: list[tuple[float, float, str, str]] = []
+    bars: list[tuple[float, float, str, str]] = []
     for row in rows(rules.sort_values("min_nbytes")):
         left, right = max(float(row.min_nbytes), low), min(float(row.max_nbytes) + 1.0, high)
         if left >= right:
             continue
         right = max(right, left * math.exp(least))
-        last = made[-1] if made else None
+        last = bars[-1] if bars else None
         if last is not None and last[2] == row.setting and left <= last[1] * (1 + 1e-9):
-            made[-1] = (last[0], max(last[1], right), *last[2:])
+            bars[-1] = (last[0], max(last[1], right), *last[2:])
         else:
-            made.append((left, right, row.setting, row.algorithm))
-    return made
+            bars.append((left, right, row.setting, row.algorithm))
+    return bars
 
 
 def _place_name(name: str, around: tuple[float, float, float, float]) -> tuple[float, str, float]:

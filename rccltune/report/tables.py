@@ -102,9 +102,9 @@ def rows(table: pd.DataFrame) -> Iterator[Any]:
     yield from table.itertuples()
 
 
-def baseline_words(named: Setting | None) -> str:
+def baseline_words(baseline: Setting | None) -> str:
     """What gains outside a verification are over."""
-    return "the library's own choice" if named is None else str(named)
+    return "the library's own choice" if baseline is None else str(baseline)
 
 
 def tables_of(shown: SessionContents) -> FigureTables:
@@ -118,11 +118,11 @@ def tables_of(shown: SessionContents) -> FigureTables:
         for panel, curves in by_panel.items()
     }
     view_names = sorted({str(view) for view in views.values()})
-    named = shown.choice.baseline if shown.choice else None
+    baseline = shown.choice.baseline if shown.choice else None
     targets = {panel: curves[0].key.target for panel, curves in drawn.items()}
     left_out = shown.choice.left_out if shown.choice else ()
-    made: dict[str, Iterable[dict[str, Any]]] = {
-        "points": (row for one in drawn.values() for row in _points(one, named, left_out)),
+    rows_of: dict[str, Iterable[dict[str, Any]]] = {
+        "points": (row for one in drawn.values() for row in _points(one, baseline, left_out)),
         "fits": (row for one in drawn.values() for curve in one for row in _pieces(curve)),
         "residuals": (row for one in drawn.values() for curve in one for row in _residuals(curve)),
         "rules": _rules(shown, targets),
@@ -134,12 +134,12 @@ def tables_of(shown: SessionContents) -> FigureTables:
         ),
     }
     frames = {
-        name: pd.DataFrame(list(found), columns=list(_COLUMNS[name]))
-        for name, found in made.items()
+        name: pd.DataFrame(list(table_rows), columns=list(_COLUMNS[name]))
+        for name, table_rows in rows_of.items()
     }
     return FigureTables(
         panels=tuple(drawn),
-        baseline=baseline_words(named),
+        baseline=baseline_words(baseline),
         subject=f"{shown.machine}; {', '.join(view_names[:3])}",
         simulated=shown.simulated,
         timing_changes=_timing_changes(shown),
@@ -193,9 +193,9 @@ def _key(curve: Curve) -> dict[str, Any]:
 
 
 def _points(
-    curves: Sequence[Curve], named: Setting | None, left_out: Iterable[UnselectableSetting]
+    curves: Sequence[Curve], baseline: Setting | None, left_out: Iterable[UnselectableSetting]
 ) -> Iterator[dict[str, Any]]:
-    base = next((one for one in curves if one.key.setting == (named or BASELINE)), None)
+    base = next((one for one in curves if one.key.setting == (baseline or BASELINE)), None)
     times = {p.nbytes: p.time_us for p in base.points} if base else {}
     reasons = {(one.target, one.setting): one.reason for one in left_out}
     for curve in curves:

@@ -123,10 +123,10 @@ def _keeps_bits(shown: SessionContents, bits: Sequence[str]) -> str:
     if not all(one.verification for one in shown.files if one.rules):
         return f"{sentence}, by the sweep's probes: not verified."
     times = [
-        found.rules_us / found.library_us
+        time.rules_us / time.library_us
         for one in shown.files
         if one.verification
-        for found in one.verification.file.bits_times
+        for time in one.verification.file.bits_times
     ]
     sentence += ": verified on fresh communicators"
     if not times:
@@ -199,7 +199,7 @@ def _gains(shown: SessionContents, rules: Iterable[Rule], baseline: str) -> str:
         parts = (f"{name} {_range(shown, mine)}" for name, mine in by_name.items())
         return f"With the rules, times as fast as with {baseline} in the mean: {', '.join(parts)}"
     [(name, mine)] = by_name.items()
-    worst = [float(found) for one in mine if (found := _least(one, shown)) is not None]
+    worst = [float(gain) for one in mine if (gain := _least(one, shown)) is not None]
     least = f" and {min(worst):.2f}× at the worst size" if worst else ""
     return (
         f"{name} is {_range(shown, mine)} as fast with the rules as with {baseline}, in the mean "
@@ -320,23 +320,23 @@ def following(shown: SessionContents, session: str = "") -> str:
         shown: the session.
         session: as a shell takes it, where commands must name it.
     """
-    named = f" {session}" if session else ""
+    session_word = f" {session}" if session else ""
     command = shown.done.session.command
     if shown.refused:
-        return shown.refused[0].hint or f"rccltune verify{named}"
+        return shown.refused[0].hint or f"rccltune verify{session_word}"
     if shown.is_interrupted and command:
         return f"go on with the sweep: {command}"
     if not _has_settings(shown):
         return "rccltune sweep measures settings beside the baseline."
     if any(one.rules for one in shown.files):
-        return _with_rules(shown, named)
+        return _with_rules(shown, session_word)
     if shown.choice is None:
-        return f"rccltune emit-config{named} chooses rules."
+        return f"rccltune emit-config{session_word} chooses rules."
     return "leave the site as it is."
 
 
-def _with_rules(shown: SessionContents, named: str) -> str:
-    """Commands that make sense where there are rules; ``named`` follows a verb."""
+def _with_rules(shown: SessionContents, session_word: str) -> str:
+    """Commands that make sense where there are rules; ``session_word`` follows a verb."""
     if not all(one.verification for one in shown.files):
         home = shown.done.session.path
         if not is_swept(home):
@@ -345,10 +345,10 @@ def _with_rules(shown: SessionContents, named: str) -> str:
             return f"{sweep_then_verify(file)} keeps, on that machine, what wins."
         keeps = any(one.file.bits for one in shown.files)
         then = "asks whether bits are kept" if keeps else "keeps what wins"
-        return f"rccltune verify{named}, on the machine, {then}."
+        return f"rccltune verify{session_word}, on the machine, {then}."
     if shown.simulated:
         return "the same on hardware; these rules are for trying out."
-    return f"rccltune deploy DIR{named} hands the rules to jobs."
+    return f"rccltune deploy DIR{session_word} hands the rules to jobs."
 
 
 def old_rules(shown: SessionContents) -> Iterator[str]:

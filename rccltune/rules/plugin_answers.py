@@ -301,8 +301,8 @@ def _answer_ranges(
     decided = {d.min_nbytes for d in (*with_ll128, *without)}
     holes = [h for h in case.file.holes if h.is_of(case.collective, case.scale)]
     # Neighbouring rules of one setting are ranges of their own: each is on a line of its own.
-    named = {edge for r in case.rules for edge in (r.min_nbytes, r.max_nbytes + 1)}
-    inside = {edge for edge in named if edge <= with_ll128[-1].max_nbytes}
+    bounds = {edge for r in case.rules for edge in (r.min_nbytes, r.max_nbytes + 1)}
+    inside = {edge for edge in bounds if edge <= with_ll128[-1].max_nbytes}
     edges = sorted(decided | {h.min_nbytes for h in holes} | inside)
     ends = [edge - 1 for edge in edges[1:]] + [with_ll128[-1].max_nbytes]
     settings = _settings_at(with_ll128, edges)
