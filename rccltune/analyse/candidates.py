@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pandas as pd
 
-from rccltune.analyse import library_behaviour, points, selectable
+from rccltune.analyse import library_behaviour, points, selectable, unusable_notices
 from rccltune.analyse.choice_options import ChoiceOptions
 from rccltune.analyse.gains import SettingGains
 from rccltune.analyse.points import BASELINE, IDLE, TARGET, TimeGrid, target_of
@@ -17,11 +17,7 @@ from rccltune.model.settings import Role, Setting, Target
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.model.zone import UnselectableSetting
 
-_WRONG: Final = UnusableReason.WRONG.value
-_NAMED: Final = ["collective", "setting"]
 _PLACE: Final = ["collective", "n_nodes", "n_ranks"]
-# (collective, setting) by their names.
-Named: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def candidates_in(
         samples: all of them, those that are not used too.
         options: how to choose.
     """
-    wrong, lost = _wrong_settings(samples), _baseline_left_out(samples)
+    wrong, lost = unusable_notices.wrong_counts(samples), _baseline_left_out(samples)
     library = library_behaviour.settings_by_target(library_behaviour.library_settings(samples))
     candidates = []
     for grid in grids:
@@ -92,14 +88,14 @@ def candidates_in(
 
 
 def _sort_settings(
-    grid: TimeGrid, target: Target, wrong: set[Named], options: ChoiceOptions
+    grid: TimeGrid, target: Target, wrong: Collection[tuple[str, str]], options: ChoiceOptions
 ) -> tuple[dict[Setting, int], list[UnselectableSetting]]:
     """Settings that a rule may name, with their rows of the grid in a fixed order; and the others.
 
     Args:
         grid: times of the target.
         target: whose settings.
-        wrong: what computed wrong results.
+        wrong: (collective, setting) of what computed wrong results.
         options: how to choose.
     """
     rows: dict[Setting, int] = {}
@@ -152,12 +148,6 @@ def _baseline_left_out(samples: pd.DataFrame) -> dict[tuple[Any, ...], str]:
         words = (f"{n} x {UnusableReason(reason).meaning}" for reason, n in counted.items())
         reasons[str(place[0]), int(place[1]), int(place[2])] = "; ".join(words)
     return reasons
-
-
-def _wrong_settings(samples: pd.DataFrame) -> set[Named]:
-    """Return (collective, setting) of everything that computed wrong results anywhere."""
-    rows = samples.loc[samples["unusable"] == _WRONG, _NAMED].drop_duplicates()
-    return {(str(a), str(b)) for a, b in rows.itertuples(index=False, name=None)}
 
 
 def _name_baseline(samples: pd.DataFrame, named: Setting | None) -> pd.DataFrame:

@@ -39,7 +39,7 @@ from rccltune.model.settings import BASELINE, RULES, Setting
 from rccltune.model.units import format_size
 from rccltune.model.vocabulary import Collective
 from rccltune.ranks import plan, rows, runs
-from rccltune.ranks.hangs_and_crashes import MOST_KILLED, is_tried_again, wrong_rows
+from rccltune.ranks.hangs_and_crashes import is_tried_again, most_failures, wrong_rows
 from rccltune.ranks.plan import GRAPH, CollectiveCall, Label, Step
 from rccltune.ranks.runs import EndFile, Run
 
@@ -53,8 +53,6 @@ REFINE: Final = "refine"
 # Timings of a size in a start; inside a process A B B A has as many of each side.
 _TIMINGS: Final = 2
 _TURNS: Final = ((A, B, B, A), (B, A, A, B))
-# A side that cannot even make a communicator is tried so often.
-_MOST_FAILURES: Final = 2
 # Of sizes with which B hangs or crashes; then the rest is left alone.
 _MOST_FAILED: Final = 3
 
@@ -567,8 +565,7 @@ class OngoingComparison:
             sentence = f"{one.letter.upper()} ({which.side.name}): {_words(one)}"
             again = [each for each in self.failed() if each.letter == one.letter]
             again = [each for each in again if each.cell == one.cell or one.letter == A]
-            is_killed = one.end.failure is Failure.KILLED
-            most = MOST_KILLED if is_killed else _MOST_FAILURES
+            most = most_failures(one.end.failure)
             if (one.cell is None or one.letter == A) and len(again) >= most:
                 raise LaunchError(
                     f"{sentence}, {'twice' if most == 2 else f'{most} times'}: "

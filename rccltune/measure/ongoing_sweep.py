@@ -24,21 +24,19 @@ from rccltune.measure.hosts import HostComparison
 from rccltune.measure.passes import RunPlan, SweepScope
 from rccltune.measure.rank_program import LaunchSetup, WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
-from rccltune.model.failure import ExcludedSetting, Failure
+from rccltune.model.failure import ExcludedSetting
 from rccltune.model.reporter import Progress, Reporter
 from rccltune.model.settings import IDLE, Setting
 from rccltune.model.units import format_size
 from rccltune.model.vocabulary import Collective, UnusableReason
 from rccltune.ranks import plan, rows, runs
-from rccltune.ranks.hangs_and_crashes import MOST_KILLED, find_excluded, wrong_rows
+from rccltune.ranks.hangs_and_crashes import find_excluded, most_failures, wrong_rows
 from rccltune.ranks.plan import GRAPH, GRAPH_UP_TO, LOOP, Label, Step
 from rccltune.ranks.runs import EndFile, Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Failures of the library as it is after which nothing else is tried.
-_MOST_FAILURES: Final = 2
 # Of a list, for people.
 _SHOWN: Final = 3
 # A device's clock is not quite constant.
@@ -324,8 +322,7 @@ class OngoingSweep:
             )
             return
         self._failures[unit.plugin] += 1
-        is_killed = end.failure is Failure.KILLED
-        if self._failures[unit.plugin] >= (MOST_KILLED if is_killed else _MOST_FAILURES):
+        if self._failures[unit.plugin] >= most_failures(end.failure):
             who = "with our plugin idle" if unit.plugin else "as it is, without our plugin"
             raise LaunchError(
                 f"the library, {who}, failed {_times(self._failures[unit.plugin])}: {why}",

@@ -1,16 +1,16 @@
 """What happens to a setting that hangs or crashes, is killed, or computes wrong results.
 
 1. ``measure/connection.py`` waits for the answer to each step as long as :func:`step_limit_s` says,
-   and ``measure/rank_program.py`` then ends all ranks. A launch of rccl-tests has a limit of its
-   own (``measure/rccl_tests.py``).
+   and ``measure/rank_program.py`` then ends all ranks.
 2. :func:`describe_end` finds the step that was under way: its setting is to blame, for its
-   collective. The run's ``ending.json`` keeps that.
+   collective. The run's ``ending.json`` keeps that. (A launch of rccl-tests has one setting, and
+   its limit and its end from ``measure/rccl_tests.py``; all that follows holds for it too.)
 3. :func:`find_excluded` reads the ends of all runs. A setting that hung or crashed once is excluded
    for its collective, and so is one that computed wrong results. One that was killed is tried again
    twice: no setting sends SIGKILL, somebody did, or the kernel where memory is short.
 4. ``measure/ongoing_sweep.py`` starts ranks anew for what is left without excluded settings, and
-   ``unusable_rows.py`` marks what those timed. Where no setting is to blame it tries again, and
-   stops soon, or at once where that cannot help (``measure/hopeless_runs.py``).
+   ``unusable_rows.py`` marks what those timed. Where no setting is to blame it tries again
+   (:func:`most_failures`), or stops where that cannot help (``measure/hopeless_runs.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ HUNG_AFTER_S: Final = 60.0
 # A communicator may take so many times what the first one took.
 _SLOWER: Final = 10
 # After so many a setting takes too much memory, or what kills it will go on.
-MOST_KILLED: Final = 3
+_MOST_KILLED: Final = 3
+# Failures of the library as it is after which nothing else is tried.
+_MOST_FAILURES: Final = 2
 _SAID: Final = re.compile(rf"{runs.PROGRAM}: (?:rank \d+: )?(.*)")
 _SIMULATED: Final = re.compile(r"^rccltune simulated node: (.*)", re.MULTILINE)
 # A rank that only says that another one is gone.
@@ -95,7 +97,8 @@ def describe_end(run: Run, ending: LaunchEnd, *, hung: bool) -> EndFile:
     all_done = run.remarks.n_done == run.file.n_ranks
     if pending is None and (ending.exit_code == 0 or all_done):
         return end
-    words = _words(run, hung=hung)
+    log = _read_log(run)
+    words = _words(run, log, hung=hung)
     at = _failed_at(run) or pending
     step = at.step if at else None
     return replace(
@@ -105,7 +108,7 @@ def describe_end(run: Run, ending: LaunchEnd, *, hung: bool) -> EndFile:
         collective=step.call.collective if step else None,
         setting=step.setting if step and step.setting.role in (Role.FORCED, Role.RULES) else None,
         rules=at.label.rules if at and step and step.setting.role is Role.RULES else "",
-        words=words or ("" if hung else f"it ended with {ending.how}; {_last_words(run)}"),
+        words=words or ("" if hung else f"it ended with {ending.how}; {_last_words(log)}"),
     )
 
 
@@ -128,13 +131,17 @@ def _failed_at(run: Run) -> PlacedStep | None:
     return next((one for one in run.steps[run.n_done :] if one.line in lines), None)
 
 
-def _words(run: Run, *, hung: bool) -> str:
+def _read_log(run: Run) -> str:
+    """What all said."""
+    try:
+        return (run.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _words(run: Run, log: str, *, hung: bool) -> str:
     """Words of the program or the library: the first rank's words that are about itself."""
     sentences = [words for _, _, words in run.remarks.failed]
-    try:
-        log = (run.folder / runs.LOG_FILE).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        log = ""
     sentences += [match[1] for match in map(_SAID.match, log.splitlines()) if match]
     causes = [words for words in sentences if not _ECHO.search(words)]
     if not causes and not hung and (match := _SIMULATED.search(log)):
@@ -143,14 +150,12 @@ def _words(run: Run, *, hung: bool) -> str:
     return next(iter(causes if hung else [*causes, *sentences]), "")[:400]
 
 
-def _last_words(run: Run) -> str:
+def _last_words(log: str) -> str:
     """Text that a launcher put between rulers, else the last line that anybody wrote."""
-    log = run.folder / runs.LOG_FILE
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    parts = _RULER.split(text)
+    parts = _RULER.split(log)
     if len(parts) > 2:
         return " ".join(parts[1].split())[:400]
-    lines = (line.strip() for line in reversed(text.splitlines()))
+    lines = (line.strip() for line in reversed(log.splitlines()))
     return next((line[:200] for line in lines if line), "nothing was said")
 
 
@@ -160,7 +165,12 @@ def is_tried_again(failures: Sequence[Failure]) -> bool:
     Args:
         failures: of one setting, or of one size.
     """
-    return len(failures) < MOST_KILLED and all(one is Failure.KILLED for one in failures)
+    return len(failures) < _MOST_KILLED and all(one is Failure.KILLED for one in failures)
+
+
+def most_failures(failure: Failure | None) -> int:
+    """How often the library may fail so, with nothing chosen, before nothing can be compared."""
+    return _MOST_KILLED if failure is Failure.KILLED else _MOST_FAILURES
 
 
 def find_excluded(
