@@ -55,9 +55,9 @@ def report(
     Exit codes: 0 done, 2 the file of -o is there (--force), 3 a rule file was cut, 7 no session, 8
     no usable sample.
     """
+    _name_session(console, session)
     from rccltune.report.page import report_session, write_markdown
 
-    console.say(f"Session: {session}")
     done = report_session(
         session,
         reporter=console,
@@ -69,6 +69,14 @@ def report(
     if markdown is not None:
         write_markdown(session, markdown, reporter=console)
     console.say(f"Next: {done.following}")
+
+
+def _name_session(console: Console, session: Path) -> None:
+    """Say which session it is, and stop where there is none, before matplotlib is imported."""
+    from rccltune.session.store import open_session
+
+    console.say(f"Session: {session}")
+    open_session(session)
 
 
 def _text(done: WrittenPage) -> JoinedLines:
@@ -123,9 +131,9 @@ def plot(
     Exit codes: 0 done, 2 a figure is in the folder of -o (--force), 3 a rule file was cut, 7 no
     session, 8 no usable sample.
     """
+    _name_session(console, session)
     from rccltune.report import plots
 
-    console.say(f"Session: {session}")
     paths = plots.plot_session(
         session,
         reporter=console,

@@ -240,7 +240,7 @@ def _check_rules(file: RuleFile, request: VerifyRequest, scale: Scale) -> None:
         raise CommandLineError(
             "this file has no rule, so there is nothing to verify",
             where=str(request.rules),
-            hint="the library chooses by itself, as without the file.",
+            hint="leave jobs as they are: the library chooses by itself, as without the file.",
         )
     if not count_rules(select_rules(file, scale)).rules:
         raise CommandLineError(
