@@ -138,7 +138,7 @@ def _is_inside(bypass: Bypass, zone: Zone) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleDifference:
-    """Neighbouring sizes at which the plugin changes times by being loaded.
+    """Neighbouring sizes at which a sweep says that the idle plugin changes times (fit.json).
 
     Attributes:
         ratio: time with it, idle, over time without, median over sizes.

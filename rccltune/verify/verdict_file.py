@@ -123,7 +123,7 @@ class RuleVerdict(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleEffect:
-    """Effect of the idle plugin on a collective.
+    """Effect of the idle plugin on a collective, from starts in turns (verdict.json).
 
     Attributes:
         ratio: time of the site as it is / time with the plugin idle.
