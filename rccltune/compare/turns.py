@@ -671,7 +671,8 @@ class OngoingComparison:
                 pd.DataFrame(
                     {
                         "side": one.letter,
-                        "replicate": stage[mine.index] + mine["number"].astype(str),
+                        # Of no rows the words are objects, which pandas over Arrow does not add.
+                        "replicate": stage[mine.index].astype(str) + mine["number"].astype(str),
                         "collective": mine["collective"],
                         "nbytes": mine["nbytes"],
                         "timing": mine["timing"],

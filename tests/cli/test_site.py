@@ -21,6 +21,12 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 
 
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without GPUs, whatever this one has: fewer than the ranks would be refused."""
+    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(tmp_path))
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Path:
     """A benchmark that does nothing, in a folder of its own."""

@@ -487,7 +487,9 @@ def test_a_folder_whose_plugin_does_not_follow_the_rules_is_not_made(
 
 def test_shellcheck_has_nothing_to_say(made: Made, tmp_path: Path) -> None:
     """Of env.sh with all that it may hold, as POSIX sh."""
-    checker = Path(sys.executable).parent / "shellcheck"
+    checker = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    if checker is None:
+        pytest.skip("shellcheck is not installed")
     made("# SIMULATED: made up\n#@ needs NCCL_MIN_NCHANNELS=32\n", " placement=one-oam", ONE_OAM)
     put(tmp_path / "session", tmp_path / "site")
     done = subprocess.run(
