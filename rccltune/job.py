@@ -461,9 +461,9 @@ def _session_rules(session: Path | None) -> Path:
         )
     paths = verdict_store.rule_paths(verdict_store.used_session(session))
     if len(paths) != 1:
-        named = ", ".join(path.name for path in paths) or "none"
+        names = ", ".join(path.name for path in paths) or "none"
         raise CommandLineError(
-            f"the session has not one rule file: {named}",
+            f"the session has not one rule file: {names}",
             where=str(session),
             hint="give --rules FILE; rccltune tune or rccltune emit-config makes one.",
         )
@@ -538,9 +538,9 @@ def find_number(folder: Path, pattern: re.Pattern[str]) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < math.inf:
-        found = f"'{printable(words[-1])[:60]}', which is no number above 0" if words else "nothing"
+        word = f"'{printable(words[-1])[:60]}', which is no number above 0" if words else "nothing"
         raise OutputError(
-            f"--measure: '{pattern.pattern}' finds {found}",
+            f"--measure: '{pattern.pattern}' finds {word}",
             where=str(folder),
             hint="put brackets around the number alone in what the job prints: "
             "'time ([0-9.]+) ms'.",
@@ -581,6 +581,6 @@ def count_calls(folder: Path) -> tuple[int | None, int]:
         None and 0 where no process loaded the plugin.
     """
     logs = [path.read_text(errors="replace") for path in folder.glob("plugin-*.log")]
-    counted = [_COUNTED.findall(text) for text in logs]
-    calls, hits = (sum(int(pair[of]) for pairs in counted for pair in pairs) for of in (0, 1))
+    pairs_of = [_COUNTED.findall(text) for text in logs]
+    calls, hits = (sum(int(pair[of]) for pairs in pairs_of for pair in pairs) for of in (0, 1))
     return calls if logs else None, hits

@@ -218,7 +218,7 @@ def read_dump(folder: Path) -> Dump:
     clocks = (_GPU_CLOCK.fullmatch(name) for name in sizes)
     on_gpu = sum(size for name, size in sizes.items() if name.startswith("gpu_events_rank_"))
     return Dump(
-        ranks=tuple(sorted(int(found[1]) for found in clocks if found)),
+        ranks=tuple(sorted(int(match[1]) for match in clocks if match)),
         n_files=len(sizes),
         n_gpu_events=on_gpu // _EVENT_BYTES,
     )
@@ -228,8 +228,8 @@ def why_useless(dump: Dump, n_ranks: int) -> str | None:
     """Why no trace can be made of it, and what would help; None where one can."""
     missing = sorted(set(range(n_ranks)) - set(dump.ranks))
     if missing:
-        named = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
-        return f"there is no dump of rank {named}: the folder must be one that every host writes to"
+        ranks = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
+        return f"there is no dump of rank {ranks}: the folder must be one that every host writes to"
     if not dump.n_gpu_events:
         return (
             "it holds no event of a GPU: the library has NPKit without the switches that record "

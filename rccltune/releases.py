@@ -65,10 +65,10 @@ def exact_release(library: str | None) -> str | None:
     Returns:
         None where the family or one of the three numbers is not known.
     """
-    named = parse_library(library)
-    if named is None or len(named[1]) != 3:
+    release = parse_library(library)
+    if release is None or len(release[1]) != 3:
         return None
-    return f"{named[0].value} {dotted(named[1])}"
+    return f"{release[0].value} {dotted(release[1])}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,10 +274,10 @@ def release_of(library: str | None) -> Release | None:
 
     Of lines with one number that is the one whose ROCm it names, else the last.
     """
-    named = parse_library(library)
-    if named is None:
+    release = parse_library(library)
+    if release is None:
         return None
-    below = [one for one in RELEASES if one.family is named[0] and one.first <= named[1]]
+    below = [one for one in RELEASES if one.family is release[0] and one.first <= release[1]]
     alike = [one for one in below if one.first == below[-1].first]
     built = _BUILT_FOR.search(library or "")
     rocm = version_of(built[1]) if built else ()

@@ -260,8 +260,8 @@ def _rule_file(place: Path) -> Path:
         return place.resolve()
     files = sorted(place.glob("rccl_tuner*.csv"))
     if len(files) > 1:
-        named = ", ".join(path.name for path in files)
-        raise ValueError(f"{place} has several rule files, name one of them: {named}")
+        names = ", ".join(path.name for path in files)
+        raise ValueError(f"{place} has several rule files, name one of them: {names}")
     if files:
         return files[0].resolve()
     raise FileNotFoundError(f"{place} has no rule file (rccl_tuner*.csv)")
@@ -272,21 +272,21 @@ def _plugin(folder: Path) -> Path:
     if (folder / name).is_file():
         return folder / name
     with contextlib.suppress(ImportError):
-        found: Path = importlib.import_module("rccltune.plugin").library()
-        return found
+        path: Path = importlib.import_module("rccltune.plugin").library()
+        return path
     raise FileNotFoundError(f"{folder} has no {name}: name a folder that rccltune deploy made")
 
 
 def _needs(rules: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    needs: dict[str, str] = {}
     for line in rules.read_text(encoding="utf-8").splitlines():
         words = line[2:].split() if line.startswith("#@") else []
         for word in words[1:] if words[:1] == ["needs"] else ():
             name, _, value = word.partition("=")
             if name not in _HARMLESS or "/" in value or value.startswith((".", "~")):
                 raise ValueError(f"{rules} needs {word}, which may load code: set it yourself")
-            found[name] = value
-    return found
+            needs[name] = value
+    return needs
 
 
 def _distributed() -> Any:  # noqa: ANN401 - torch has no types here
@@ -306,14 +306,14 @@ def _rank() -> tuple[int, int]:
     return int(rank), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _write(found: dict[str, Any]) -> None:
+def _write(record: dict[str, Any]) -> None:
     """Write into the job's file, where there is a job."""
     pattern = os.environ.get(_FILE)
     if not pattern:
         return
     name = pattern.replace("%h", platform.node()).replace("%p", str(os.getpid()))
     try:
-        Path(name).write_text(json.dumps(found) + "\n", encoding="utf-8")
+        Path(name).write_text(json.dumps(record) + "\n", encoding="utf-8")
     except OSError as error:  # another host, or a container without that folder
         _say(f"step times cannot be written: {error}")
 

@@ -182,7 +182,7 @@ def find_ceilings(done: FitResult) -> Ceilings | None:
     by_target: dict[Target, list[Curve]] = {}
     for curve in done.curves:
         by_target.setdefault(curve.key.target, []).append(curve)
-    found: list[Ceiling] = []
+    ceilings: list[Ceiling] = []
     without: list[str] = []
     for target, curves in by_target.items():
         devices: Sequence[int] = range(rates.n_devices)
@@ -191,10 +191,10 @@ def find_ceilings(done: FitResult) -> Ceilings | None:
             devices = place.devices or devices
         why = why_no_ceiling(rates, target, devices, mode=opened.fingerprint.mode)
         if why is None:
-            found.append(ceiling_of(rates, target, devices, _best(target, curves)))
+            ceilings.append(ceiling_of(rates, target, devices, _best(target, curves)))
         else:
             without.append(f"{target.collective.value}, {target.scale}: {why}")
-    return Ceilings(rates=rates, targets=tuple(found), without=tuple(without))
+    return Ceilings(rates=rates, targets=tuple(ceilings), without=tuple(without))
 
 
 def why_no_ceiling(
@@ -238,8 +238,8 @@ def ceiling_of(
         devices: numbers of the ranks' devices.
         best: the most bus bandwidth in GB/s, at which size, of which setting.
     """
-    used = (rates.links[a, b] for a in devices for b in devices if a != b)
-    slowest = min(used, key=lambda link: link.gb_per_s)
+    links = (rates.links[a, b] for a in devices for b in devices if a != b)
+    slowest = min(links, key=lambda link: link.gb_per_s)
     reached, nbytes, setting = best
     return Ceiling(
         target=target,

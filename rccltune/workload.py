@@ -169,8 +169,8 @@ class Workload:
         table["of_calls"] = table["calls"] / (self.calls or 1)
         table["of_bytes"] = table["total_nbytes"] / (self.total_nbytes or 1)
         largest = table[["of_calls", "of_bytes"]].max(axis=1)
-        found: pd.DataFrame = table.iloc[(-largest).argsort(kind="stable")].reset_index(drop=True)
-        return found
+        rows: pd.DataFrame = table.iloc[(-largest).argsort(kind="stable")].reset_index(drop=True)
+        return rows
 
     @property
     def remarks(self) -> list[str]:
@@ -259,7 +259,7 @@ def snapshots_beside(paths: Sequence[Path]) -> list[Path]:
     """Snapshots that killed ranks left beside these files, and that are not among them."""
     resolved = {path.resolve() for path in paths}
     beside = (path.parent.glob(f"{glob.escape(path.name)}.*.part") for path in resolved)
-    return sorted({path for found in beside for path in found} - resolved)
+    return sorted({path for group in beside for path in group} - resolved)
 
 
 def add_workloads(parts: Sequence[Workload]) -> Workload:
@@ -352,10 +352,10 @@ def _read_record(text: str, name: str) -> Workload:
                 hint="give a file as the plugin wrote it under RCCLTUNE_RECORD, with its line "
                 f"{','.join(_COLUMNS)}.",
             ) from error
-    told, held = sum(one.calls for one in recordings), sum(one.calls for one in counts)
+    n_told, n_held = sum(one.calls for one in recordings), sum(one.calls for one in counts)
     cuts = [f"{name}:{len(lines)}: the file was cut here"] if is_cut or not columns else []
-    if recordings and told != held:
-        cuts.append(f"{name}: of {told} calls {held} are in it: the file was cut or changed")
+    if recordings and n_told != n_held:
+        cuts.append(f"{name}: of {n_told} calls {n_held} are in it: the file was cut or changed")
     return Workload(counts=merge_counts(counts), recordings=tuple(recordings), cuts=tuple(cuts))
 
 
@@ -505,19 +505,19 @@ def _take_call(
                 calls=0,
             )
         )
-    own, call = ranks[key], plain["coll_perf"]
+    counts, call = ranks[key], plain["coll_perf"]
     word, nbytes = str(call["coll"]), _number(call["coll_msg_size_bytes"])
-    own.numbers.setdefault(word, []).append(_number(call["coll_sn"]))
+    counts.numbers.setdefault(word, []).append(_number(call["coll_sn"]))
     try:
         collective = Collective.parse(word)
     except ValueError:
-        own.unknown += 1
+        counts.unknown += 1
         return
     if collective not in TUNABLE:
         aside[word.lower()] += 1
         return
-    ranks_of = own.recording.scale.n_ranks if collective.is_shared else 1
-    own.by_size[collective, ranks_of * nbytes] += 1
+    ranks_of = counts.recording.scale.n_ranks if collective.is_shared else 1
+    counts.by_size[collective, ranks_of * nbytes] += 1
 
 
 def _number(value: object) -> int:

@@ -15,13 +15,13 @@ from rccltune.model.reporter import Reporter
 Place: TypeAlias = str | os.PathLike[str]
 
 
-def options_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Check options as those of a sweep file are, with all mistakes at once."""
-    if not given:
+    if not options:
         return {}
     import yaml
 
-    text = yaml.safe_dump({name: _plain(value) for name, value in given.items()}, sort_keys=False)
+    text = yaml.safe_dump({name: _plain(value) for name, value in options.items()}, sort_keys=False)
     return sweep_file.read_sweep_file(text, "options")
 
 

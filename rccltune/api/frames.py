@@ -45,8 +45,8 @@ def read_rules(rule_file: Place) -> DataFrame:
 def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
     """Rules in file order, then gaps; the column ``file`` says the name."""
     hint = "correct these lines, or let rccltune emit-config write the file again."
-    read = refusals.read_accepted(refusals.content_of(path), path, hint)
-    for rule, waits in zip(read.rules, which_wait(read.rules), strict=True):
+    file = refusals.read_accepted(refusals.content_of(path), path, hint)
+    for rule, waits in zip(file.rules, which_wait(file.rules), strict=True):
         yield {
             "file": name,
             "line": rule.line,
@@ -59,7 +59,7 @@ def rule_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
             "reg_buff": rule.reg_buff,
             "fallback": waits,
         }
-    for hole in read.holes:
+    for hole in file.holes:
         yield {
             "file": name,
             "collective": hole.collective.value if hole.collective else None,
@@ -77,5 +77,5 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Data
     import pandas as pd
 
     kinds = {name: "object" if kind == "str" else kind for name, kind in columns.items()}
-    made: DataFrame = pd.DataFrame(list(rows), columns=list(columns)).astype(kinds)
-    return made
+    table: DataFrame = pd.DataFrame(list(rows), columns=list(columns)).astype(kinds)
+    return table

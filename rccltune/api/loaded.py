@@ -169,8 +169,8 @@ class Loaded:
         """
         table = load_frame(self._opened, self._reporter)
         texts = {name: table[name].astype(object).where(table[name] != "") for name in TEXTS}
-        made: DataFrame = table.assign(**texts)
-        return made
+        frame: DataFrame = table.assign(**texts)
+        return frame
 
     @cached_property
     def points(self) -> DataFrame:
@@ -316,16 +316,16 @@ class Loaded:
 
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
         for path in verdict_store.verdict_files(self.path):
-            read = verdict_store.read_verdict(self.path, path.name)
-            if read is None:
+            file = verdict_store.read_verdict(self.path, path.name)
+            if file is None:
                 continue
-            for verdict in read.verdicts:
+            for verdict in file.verdicts:
                 yield {
                     "file": path.name,
-                    **_target_row(read.target(verdict.collective)),
+                    **_target_row(file.target(verdict.collective)),
                     "placement": verdict.placement.value,
-                    "dtype": read.dtype,
-                    "op": read.op if verdict.collective.reduces else "none",
+                    "dtype": file.dtype,
+                    "op": file.op if verdict.collective.reduces else "none",
                     "timing": verdict.timing,
                     "nbytes": verdict.nbytes,
                     "baseline_us": verdict.baseline_us,

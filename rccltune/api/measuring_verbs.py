@@ -101,12 +101,12 @@ def verify(
         )
     measured = session_request(place, options_of(options))
     instrument = session_instrument(measured, place)
-    own = verification.rule_file_of(place, instrument.site)
-    chosen = path_of(rule_file) or own
+    site_rules = verification.rule_file_of(place, instrument.site)
+    chosen = path_of(rule_file) or site_rules
     request = outcome.VerifyRequest(
         folder=place,
         rules=chosen,
-        output=place / f"verified-{chosen.name}" if rule_file else own,
+        output=place / f"verified-{chosen.name}" if rule_file else site_rules,
         n_communicators=communicators,
         keep_losers=keep_losers,
         environment=measured.site.added,

@@ -73,26 +73,26 @@ def choose_same_bits(
             hint="rccltune sweep --same-bits, with the sweep's own options, probes it.",
         )
     trees = probes.trees_of(measured)
-    found: list[Zone] = []
+    chosen_zones: list[Zone] = []
     chosen: list[OneTree] = []
     for target in dict.fromkeys(zone.target for zone in zones):
         mine = [zone for zone in zones if zone.target == target]
         if not target.collective.reduces:
-            found += mine
+            chosen_zones += mine
             continue
         known = probes.classes(table, target.collective, trees, target.scale.n_ranks)
         one = _fastest(known, samples, target)
         if one is None:
             probed = target.collective in probes.ADDING
-            found.append(_gap(target, 0, MAX_NBYTES, _NO_TREE if probed else NOT_PROBED))
+            chosen_zones.append(_gap(target, 0, MAX_NBYTES, _NO_TREE if probed else NOT_PROBED))
         else:
             chosen.append(one)
-            found += _zones(one, samples, target, tolerance)
+            chosen_zones += _zones(one, samples, target, tolerance)
     name = bits_name({one.collective: one.tree for one in chosen})
     words = [_describe_tree(one) for one in chosen]
-    if any(zone.target.scale.n_ranks == 2 for zone in found):
+    if any(zone.target.scale.n_ranks == 2 for zone in chosen_zones):
         words.append("bits: of two ranks every choice has the same bits, since a + b is b + a")
-    return ChosenBits(name=name, zones=tuple(found), words=tuple(words))
+    return ChosenBits(name=name, zones=tuple(chosen_zones), words=tuple(words))
 
 
 def bits_name(trees: Mapping[Collective, str]) -> str:

@@ -108,7 +108,7 @@ def candidates(table: pd.DataFrame, collective: Collective) -> tuple[Setting, ..
         table: rows of the sweep's runs (:mod:`rccltune.ranks.rows`) with the first probes.
         collective: whose.
     """
-    found: dict[Setting, None] = {}
+    settings: dict[Setting, None] = {}
     for row in _orders(table, collective).to_dict("records"):
         setting, ran = Setting.parse(row["setting"]), setting_of(row["ran"])
         if setting.channels is not None or not _ran_as_asked(
@@ -116,11 +116,11 @@ def candidates(table: pd.DataFrame, collective: Collective) -> tuple[Setting, ..
         ):
             continue
         if row["trees"] == 1:
-            found[setting] = None
+            settings[setting] = None
             continue
         equal = {1, _equal_channels(row, ran.channels if ran is not None else None)}
-        found |= dict.fromkeys(replace(setting, channels=n) for n in sorted(equal, reverse=True))
-    return tuple(found)
+        settings |= dict.fromkeys(replace(setting, channels=n) for n in sorted(equal, reverse=True))
+    return tuple(settings)
 
 
 def _equal_channels(row: Mapping[Hashable, Any], channels: int | None) -> int:
@@ -137,12 +137,12 @@ def _equal_channels(row: Mapping[Hashable, Any], channels: int | None) -> int:
 
 
 def _orders(table: pd.DataFrame, collective: Collective) -> pd.DataFrame:
-    own: pd.DataFrame = table[
+    orders: pd.DataFrame = table[
         (table["step"] == plan.ORDER)
         & (table["collective"] == collective.value)
         & (table["purpose"] == plan.ORDERS)
     ]
-    return own
+    return orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,14 +178,14 @@ def classes(
         n_ranks: of the communicator.
     """
     orders = _orders(table, collective)
-    found: dict[str, list[tuple[Setting, int]]] = {}
+    settings_of: dict[str, list[tuple[Setting, int]]] = {}
     for word, rows in orders.groupby("setting", sort=False):
         setting = Setting.parse(str(word))
         largest = int(rows["nbytes"].max())
         lines = {step.line for step in all_steps(collective, [setting], largest, n_ranks)}
         if is_one_tree(rows) and lines <= set(_lines(rows)):
-            found.setdefault(str(rows["tree"].iloc[0]), []).append((setting, largest))
-    by_size = sorted(found.items(), key=lambda one: -len(one[1]))
+            settings_of.setdefault(str(rows["tree"].iloc[0]), []).append((setting, largest))
+    by_size = sorted(settings_of.items(), key=lambda one: -len(one[1]))
     return tuple(
         OneTree(
             collective=collective,

@@ -164,23 +164,25 @@ def read_session_rules(session: Path, request: Request) -> RulesToCheck:
         SessionError: no session, or no rule file in it.
         InputFileError: the plugin refuses the file.
     """
-    used = verdict_store.used_session(session)
-    opened = store.open_session(used)
+    folder = verdict_store.used_session(session)
+    opened = store.open_session(folder)
     plain = file_name(opened.fingerprint)
-    rule_file = _read(used / plain, request)
-    kept = verdict_store.read_verdict(used, verdict_store.verdict_name(rule_file.path, used, plain))
-    if kept is None and not rule_file.file.rules:
+    rule_file = _read(folder / plain, request)
+    verdict = verdict_store.read_verdict(
+        folder, verdict_store.verdict_name(rule_file.path, folder, plain)
+    )
+    if verdict is None and not rule_file.file.rules:
         return rule_file
-    if kept is None:
+    if verdict is None:
         return replace(rule_file, unknown=("nobody verified these rules; rccltune verify does",))
-    standing = tuple(one for one in kept.standings if one.is_kept)
+    standing = tuple(one for one in verdict.standings if one.is_kept)
     # What stands behind other rules is in the verdict by its number alone.
-    rules = select_rules(rule_file.file, kept.scale)
+    rules = select_rules(rule_file.file, verdict.scale)
     mine = {drop_place(one) for one in rules if not one.fallback}
     theirs = {drop_place(one.rule) for one in standing if not one.fallback}
     n_fallbacks = sum(one.fallback for one in rules)
     differences: tuple[str, ...] = ()
-    if mine != theirs or n_fallbacks != kept.fallbacks:
+    if mine != theirs or n_fallbacks != verdict.fallbacks:
         differences = ("the rules are not those that were verified: the file was changed since",)
     return replace(rule_file, verified=standing, differences=differences)
 
@@ -199,9 +201,9 @@ def read_deployed_rules(directory: Path, request: Request) -> RulesToCheck:
     """
     rules = verdict_store.rule_paths(directory)
     if len(rules) != 1:
-        listed = ", ".join(one.name for one in rules) or "none"
+        names = ", ".join(one.name for one in rules) or "none"
         raise CommandLineError(
-            f"this folder has no single rule file ({listed})",
+            f"this folder has no single rule file ({names})",
             where=str(directory),
             hint="name one with --rules.",
         )

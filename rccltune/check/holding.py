@@ -117,14 +117,14 @@ def measure_rules(
         RccltuneError: as a comparison does.
     """
     scale = instrument.site.scale
-    called = choose_sizes(select_rules(wanted.file, scale), scale)
-    if not called:
+    calls = choose_sizes(select_rules(wanted.file, scale), scale)
+    if not calls:
         raise no_rule_error(scale, wanted.path)
     with signals.interruptible():
-        measuring = _prepare_comparison(wanted, instrument, called, hosts)
+        measuring = _prepare_comparison(wanted, instrument, calls, hosts)
         measuring.measure()
-    level = level_of(len(called))
-    return tuple(_judge_rule(wanted, one, measuring, level) for one in called)
+    level = level_of(len(calls))
+    return tuple(_judge_rule(wanted, one, measuring, level) for one in calls)
 
 
 def choose_sizes(rules: Sequence[Rule], scale: Scale) -> list[CalledRule]:

@@ -101,8 +101,8 @@ class Deployment:
     @property
     def placements(self) -> tuple[str, ...]:
         """Placements of which one must be declared before any rule holds; empty where none must."""
-        named = [one.placement for one in self.rules]
-        return tuple(name for name in named if name is not None) if all(named) else ()
+        names = [one.placement for one in self.rules]
+        return tuple(name for name in names if name is not None) if all(names) else ()
 
     def variables(self, folder: Path) -> dict[str, str]:
         """Variables that env.sh sets, with the files in ``folder``."""

@@ -89,8 +89,8 @@ def _entries(folder: Path, unread: str | None = JOB) -> Iterator[os.DirEntry[str
         folder: to look into.
         unread: name of a folder directly in it that is not looked into.
     """
-    with suppress(FileNotFoundError), os.scandir(folder) as found:
-        for entry in found:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
             yield entry
             if entry.is_dir(follow_symlinks=False) and entry.name != unread:
                 yield from _entries(Path(entry.path), None)

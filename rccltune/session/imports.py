@@ -213,15 +213,15 @@ def _without_held(
     items: Sequence[_Incoming], held: set[str], reporter: Reporter
 ) -> list[_Incoming]:
     """Files that the session has not, each once."""
-    kept: dict[str, _Incoming] = {}
+    by_id: dict[str, _Incoming] = {}
     for item in items:
         if item.file.id in held:
             reporter.say(f"{item.path}: already in the session, nothing added")
-        elif item.file.id in kept:
-            reporter.say(f"{item.path}: the same bytes as {kept[item.file.id].path}, taken once")
+        elif item.file.id in by_id:
+            reporter.say(f"{item.path}: the same bytes as {by_id[item.file.id].path}, taken once")
         else:
-            kept[item.file.id] = item
-    return list(kept.values())
+            by_id[item.file.id] = item
+    return list(by_id.values())
 
 
 def _target_session(

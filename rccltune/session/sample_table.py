@@ -90,10 +90,10 @@ def arranged(columns: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     kinds = {name: KINDS.get(name, "category") for name in COLUMNS}
-    ordered: pd.DataFrame = pd.DataFrame({n: columns[n] for n in COLUMNS}).astype(kinds)
+    table: pd.DataFrame = pd.DataFrame({n: columns[n] for n in COLUMNS}).astype(kinds)
     for name in _TIMES:
-        ordered[name] = round_times(ordered[name].to_numpy())
-    return ordered
+        table[name] = round_times(table[name].to_numpy())
+    return table
 
 
 def joined(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
@@ -173,10 +173,10 @@ def _name_communicators(table: pd.DataFrame, launches: pd.Series[str]) -> None:
     import pandas as pd
 
     codes, names = pd.factorize(launches)
-    named = [runs.run_in(name) for name in names]
-    table["run"] = pd.Categorical([run for run, _ in named]).take(codes)
+    places = [runs.run_in(name) for name in names]
+    table["run"] = pd.Categorical([run for run, _ in places]).take(codes)
     table["process"] = table["run"]
     by_setting = table.groupby(["run", "setting"], observed=True, sort=False).ngroup()
     first = by_setting.groupby(table["run"], observed=True).transform("min")
-    numbers = pd.Series([number for _, number in named], dtype="Int64").take(codes)
+    numbers = pd.Series([number for _, number in places], dtype="Int64").take(codes)
     table["communicator"] = numbers.reset_index(drop=True).fillna(by_setting - first)

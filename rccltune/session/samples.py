@@ -121,26 +121,28 @@ def _samples_of_runs(measured: Sequence[Run], table: pd.DataFrame) -> pd.DataFra
     settings = {word: Setting.parse(word) for word in timed["setting"].unique()}
     reducing = {name: Collective(name).reduces for name in timed["collective"].unique()}
     files = {run.number: run.file for run in measured}
-    made: pd.DataFrame = timed[list(_AS_MEASURED)].copy()
-    made["run"] = timed["run"].map({run.number: run.name for run in measured})
+    samples: pd.DataFrame = timed[list(_AS_MEASURED)].copy()
+    samples["run"] = timed["run"].map({run.number: run.name for run in measured})
     for name in ("n_nodes", "n_ranks", "rank_placement"):
-        made[name] = timed["run"].map({at: getattr(one, name) for at, one in files.items()})
-    made["op"] = timed["op"].where(timed["collective"].map(reducing).astype(bool), "none")
-    made["setting"] = timed["setting"].map({w: str(one) for w, one in settings.items()})
-    made["wrong"] = _wrong(table, timed)
+        samples[name] = timed["run"].map({at: getattr(one, name) for at, one in files.items()})
+    samples["op"] = timed["op"].where(timed["collective"].map(reducing).astype(bool), "none")
+    samples["setting"] = timed["setting"].map({w: str(one) for w, one in settings.items()})
+    samples["wrong"] = _wrong(table, timed)
     for name in ("ran", "library"):
-        made[name] = timed[name].map({word: _setting_cell(word) for word in timed[name].unique()})
-    made["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
-    made["trees"], made["signature"] = _orders(table, timed)
+        samples[name] = timed[name].map(
+            {word: _setting_cell(word) for word in timed[name].unique()}
+        )
+    samples["registered"] = timed["registered"].map(_REGISTERED).astype("boolean")
+    samples["trees"], samples["signature"] = _orders(table, timed)
     # Where starts were compared, communicators of one start say less than they seem to.
     cell = timed.groupby(["collective", "nbytes"], sort=False).ngroup()
     has_starts = (timed["purpose"] == plan.SITE).groupby(cell).transform("any")
-    made["rough"] = (timed["purpose"] == plan.FIRST) | (
+    samples["rough"] = (timed["purpose"] == plan.FIRST) | (
         has_starts & (timed["purpose"] == plan.SECOND)
     )
     by = ["run", "communicator", *_CELL, "timing"]
-    made["pass"] = timed.groupby(by, sort=False).cumcount()
-    return made
+    samples["pass"] = timed.groupby(by, sort=False).cumcount()
+    return samples
 
 
 def _setting_cell(word: str) -> str:
@@ -153,8 +155,8 @@ def _wrong(table: pd.DataFrame, timed: pd.DataFrame) -> pd.Series:
     """Wrong elements that each timing's cell gave; missing where none was checked."""
     is_result = table["wrong"].notna() & (table["step"] != plan.ORDER)
     summed = table[is_result].groupby(_CELL)["wrong"].sum()
-    found: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
-    return found
+    n_wrong: pd.Series = timed.join(summed.rename("n_wrong"), on=_CELL)["n_wrong"].astype("Int64")
+    return n_wrong
 
 
 def _orders(table: pd.DataFrame, timed: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -204,7 +206,7 @@ def excluded(opened: Session) -> tuple[ExcludedSetting, ...]:
     return find_excluded(runs.read_runs(opened.path, most_ranks=0))
 
 
-def notices(found: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:
+def notices(settings: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:
     """One warning for each, with its logs."""
     return tuple(
         Notice(
@@ -213,5 +215,5 @@ def notices(found: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:
             remedy="look into its log; a sweep into a new session (-o DIR) tries it again.",
             where=", ".join(f"{store.folder_named(Path(), name)}/" for name in one.launches),
         )
-        for one in found
+        for one in settings
     )

@@ -122,12 +122,12 @@ def _column(raw: pd.Series, mistakes: list[tuple[int, str]]) -> Any:  # noqa: AN
 
     name = str(raw.name)
     codes, texts = pd.factorize(raw, sort=name in TEXTS)
-    read, values = _READERS[name], list[Any]()
+    reader, values = _READERS[name], list[Any]()
     for code, text in enumerate(texts):
         try:
             if not text and name not in _OPTIONAL:
                 raise ValueError("is empty")  # noqa: TRY301 - told as the others are
-            values.append(read(text) if text else None)
+            values.append(reader(text) if text else None)
         except ValueError as error:
             mistakes.append((int((codes == code).argmax()) + 2, f"{name}: {error}"))
     if mistakes:

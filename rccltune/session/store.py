@@ -140,12 +140,12 @@ def open_session(path: Path) -> Session:
     plain = load_json(content, where, _RESTORE)
     if plain.get("format") != FORMAT:
         wrote = plain.get("tool")
-        named = f" ({printable(wrote)[:60]})" if isinstance(wrote, str) else ""
+        maker = f" ({printable(wrote)[:60]})" if isinstance(wrote, str) else ""
         raise SessionError(
             f"the session has format {plain.get('format')!r:.60}, this rccltune knows format "
             f"{FORMAT}",
             where=where,
-            hint=f"use the rccltune that wrote it{named}, or measure or import anew, into another "
+            hint=f"use the rccltune that wrote it{maker}, or measure or import anew, into another "
             "session (-o DIR).",
         )
     for beside in ("format", "simulated"):
@@ -290,8 +290,8 @@ def _ordered(samples: pd.DataFrame) -> pd.DataFrame:
     runs_of = samples["run"].cat
     folders = np.array([folder_of(name) for name in runs_of.categories], dtype=str)
     place = np.unique(folders, return_inverse=True)[1] if len(folders) else np.zeros(0, int)
-    ordered: pd.DataFrame = samples.iloc[np.argsort(place[runs_of.codes], kind="stable")]
-    return ordered
+    rows: pd.DataFrame = samples.iloc[np.argsort(place[runs_of.codes], kind="stable")]
+    return rows
 
 
 def write_header(session: Session) -> None:
@@ -401,8 +401,8 @@ def read_derived(
     if not serves(plain):
         return None
     number = getattr(kind, "FORMAT", None)
-    if number is not None and (found := plain.pop("format", None)) != number:
-        has = "no format" if found is None else f"format {found!r:.60}"
+    if number is not None and (version := plain.pop("format", None)) != number:
+        has = "no format" if version is None else f"format {version!r:.60}"
         raise SessionError(
             f"it has {has}, and this rccltune knows format {number}",
             where=where,

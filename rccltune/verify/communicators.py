@@ -236,12 +236,12 @@ class CommunicatorPairs:
         # With other variables the library may change it elsewhere.
         changes = {} if self.needs else pairs.find_changes(self.table)
         captures = passes.captures(self.table)
-        named = {one.collective for one in only}
+        collectives = {one.collective for one in only}
         return VerificationCalls(
             sizes=tuple(
                 pairs.choose_sizes(rules, one, sizes, changes.get(one.value, ()), scale, only=only)
                 for one, sizes in self.swept.items()
-                if not only or one in named
+                if not only or one in collectives
             ),
             placements=self.sweep.placements,
             dtype=self.dtype,

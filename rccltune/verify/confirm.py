@@ -127,14 +127,14 @@ def _contradiction_words(rule: RuleVerdict, ratio: Estimate) -> str:
     return f"{rule.collective.value} {span} {rule.setting}: {ratio}, ours {rule.gain}"
 
 
-def _compare(request: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict]) -> Confirmation:
+def _compare(request: ConfirmationRequest, look: int, rules: Sequence[RuleVerdict]) -> Confirmation:
     """Launch both sides at the rules' sizes, and find what these launches contradict."""
     import pandas as pd
 
     folder = request.session / FOLDER / str(look)
     tables: list[pd.DataFrame] = []
     seconds, failed = 0.0, ""
-    for call in _calls(kept):
+    for call in _calls(rules):
         times, call_s, why = _launch_in_turns(request, folder, call)
         seconds += call_s
         failed = failed or why
@@ -143,7 +143,7 @@ def _compare(request: ConfirmationRequest, look: int, kept: Sequence[RuleVerdict
     names = ["collective", "timing", "placement", "nbytes", "launch", "library_us", "rules_us"]
     table = pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)
     table.insert(0, "look", look)
-    paired = [(rule, ratios) for rule in kept if (ratios := _pair(table, rule)) is not None]
+    paired = [(rule, ratios) for rule in rules if (ratios := _pair(table, rule)) is not None]
     means = [
         (rule, mean.ratio(), _is_contradicted(ratios))
         for rule, ratios in paired

@@ -29,15 +29,15 @@ def read_executed(table: pd.DataFrame) -> dict[Collective, dict[int, RanAt]]:
         table: rows of the verification's runs (see :mod:`rccltune.ranks.rows`).
     """
     looked = table[table["step"].isin((plan.CHECK, plan.CALL)) & ~table["ran"].isin(NOTHING_SAID)]
-    found: dict[Collective, dict[int, RanAt]] = {}
+    ran_at: dict[Collective, dict[int, RanAt]] = {}
     ruled = looked[looked["setting"] == str(RULES)]
     columns = ("collective", "nbytes", "answer", "ran")
     for name, nbytes, answer, ran in zip(*(ruled[one] for one in columns), strict=True):
-        asked, executed = setting_of(answer), setting_of(ran)
-        if asked is not None and executed is not None:
-            one = RanAt(nbytes=int(nbytes), answer=asked, ran=executed)
-            found.setdefault(Collective(name), {})[one.nbytes] = one
-    return found
+        setting, executed = setting_of(answer), setting_of(ran)
+        if setting is not None and executed is not None:
+            one = RanAt(nbytes=int(nbytes), answer=setting, ran=executed)
+            ran_at.setdefault(Collective(name), {})[one.nbytes] = one
+    return ran_at
 
 
 def find_ends(executed: Mapping[int, RanAt], low: int, high: int) -> tuple[RanAt, ...]:

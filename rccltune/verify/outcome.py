@@ -134,12 +134,12 @@ class OngoingVerification:
         """Nodes and ranks of the communicator."""
         return self.sides.site.scale
 
-    def add(self, called: CallResult) -> None:
+    def add(self, result: CallResult) -> None:
         """Count calls, and keep what ran."""
-        self.n_replicates += called.n_replicates
-        self.n_processes += called.n_processes
-        self.seconds += called.seconds
-        for name, by_size in called.executed.items():
+        self.n_replicates += result.n_replicates
+        self.n_processes += result.n_processes
+        self.seconds += result.seconds
+        for name, by_size in result.executed.items():
             self.executed.setdefault(name, {}).update(by_size)
 
 

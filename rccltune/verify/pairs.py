@@ -277,8 +277,8 @@ def find_changes(table: pd.DataFrame) -> Mapping[str, list[tuple[int, int]]]:
     idle = table[table["setting"] == str(IDLE)]
     idle = idle[(idle["step"] == plan.MEASURE) & (idle["library"] != "")]
     spans: dict[str, list[tuple[int, int]]] = {}
-    for collective, own in idle.groupby("collective", sort=False):
-        each = own.drop_duplicates("nbytes").sort_values("nbytes")
+    for collective, rows in idle.groupby("collective", sort=False):
+        each = rows.drop_duplicates("nbytes").sort_values("nbytes")
         sizes, words = list(each["nbytes"]), list(each["library"])
         spans[str(collective)] = [
             (int(sizes[i]), int(sizes[i + 1]))
@@ -321,7 +321,7 @@ def plan_communicators(
 def _checks(calls: VerificationCalls) -> Iterator[Step]:
     """One call of either side at every ruled size, whose result is compared."""
     most = calls.checked_up_to
-    typed = (call for own in calls.sizes for call in _in_bfloat16(calls, own))
+    typed = (call for sizes in calls.sizes for call in _in_bfloat16(calls, sizes))
     for call in (*list_calls(calls), *typed):
         kind = plan.CHECK if most is None or call.nbytes <= most else plan.CALL
         yield Step(kind, IDLE, call)
@@ -419,10 +419,10 @@ def pair_times(table: pd.DataFrame) -> pd.DataFrame:
             "left_over": left[A] - left[B],
         }
     )
-    for counted in ("stalls", "n"):
-        counts = _by_side(timed, names, counted).reindex(sides.index).fillna(0).astype(int)
+    for column in ("stalls", "n"):
+        counts = _by_side(timed, names, column).reindex(sides.index).fillna(0).astype(int)
         for side, name in ((A, "library"), (B, "rules")):
-            made[f"{counted}_{name}"] = counts[side]
+            made[f"{column}_{name}"] = counts[side]
     ruled = timed[timed["side"] == B]
     made["answer"] = (
         ruled.groupby(cell, sort=False)["answer"].first().reindex(made.index).fillna("")
@@ -440,5 +440,5 @@ def _by_side(rows: pd.DataFrame, names: list[str], value: str) -> pd.DataFrame:
     pivoted: pd.DataFrame = means(rows, names).pivot_table(
         values=value, index=[*names, "replicate"], columns="side", aggfunc="first"
     )
-    found: pd.DataFrame = pivoted.reindex(columns=[A, B])
-    return found
+    table: pd.DataFrame = pivoted.reindex(columns=[A, B])
+    return table

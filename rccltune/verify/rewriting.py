@@ -166,8 +166,8 @@ def split_hidden(text: str, rules: Sequence[Rule]) -> str:
         if reachable != [(rule.min_nbytes, rule.max_nbytes)]:
             spans = sorted([*reachable, *_around(rule, reachable)])
             parts = tuple(replace(rule, min_nbytes=low, max_nbytes=high) for low, high in spans)
-            own = tuple(() if span in reachable else (_HIDDEN,) for span in spans)
-            changes[rule.line] = LineChange(parts=parts, evidence="", own=own)
+            comments = tuple(() if span in reachable else (_HIDDEN,) for span in spans)
+            changes[rule.line] = LineChange(parts=parts, evidence="", own=comments)
     return rewrite_lines(text, changes, ())
 
 
@@ -241,9 +241,9 @@ def trim_rules(text: str, rules: Sequence[Rule], parts: Iterable[RuleVerdict]) -
     return TrimmedRules(text=rewrite_lines(text, changes, ()), cuts=tuple(cuts), kept=parts_by_line)
 
 
-def _others(rule: Rule, kept: Iterable[RuleVerdict]) -> list[RuleVerdict]:
+def _others(rule: Rule, rules: Iterable[RuleVerdict]) -> list[RuleVerdict]:
     """Kept parts of other rules of its collective, which answer where it cannot be chosen."""
-    return [one for one in kept if one.line != rule.line and _takes_calls_of(one, rule)]
+    return [one for one in rules if one.line != rule.line and _takes_calls_of(one, rule)]
 
 
 def _around(rule: Rule, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -273,18 +273,18 @@ def _why(part: RuleVerdict) -> str:
 
 def _change(
     rule: Rule,
-    made: tuple[RuleVerdict, ...],
+    parts: tuple[RuleVerdict, ...],
     lost: Sequence[LeftToLibrary],
-    found: Sequence[RuleVerdict],
+    verdicts: Sequence[RuleVerdict],
 ) -> LineChange:
     if not lost:
         # Where all of it went without a loss, a rule behind it answered.
-        why = "" if made else f"verify: {_reason(rule.min_nbytes, rule.max_nbytes, found)}"
-        return LineChange(parts=made, evidence=why)
+        why = "" if parts else f"verify: {_reason(rule.min_nbytes, rule.max_nbytes, verdicts)}"
+        return LineChange(parts=parts, evidence=why)
     why = "; ".join(dict.fromkeys(one.reason for one in lost))
     holes = (replace(one, reason=f"{VERIFIED_MARK} {one.reason}") for one in lost)
     return LineChange(
-        parts=made,
+        parts=parts,
         evidence=f"verify: was {rule.min_nbytes} to {rule.max_nbytes}; {why}",
         holes=tuple(holes),
     )

@@ -81,7 +81,7 @@ def judge_bits(verifying: OngoingVerification, text: str, name: str) -> JudgedFi
         for number in range(verifying.request.n_communicators or N_COMMUNICATORS)
     }
     measuring = sides.measuring
-    steps = [step for found in communicators.values() for step in found]
+    steps = [step for each in communicators.values() for step in each]
     measuring.largest = max([measuring.largest, *(step.call.nbytes for step in steps)])
     measuring.complete(RunPlan(plugin=True, communicators=communicators, rules=content))
     table = measuring.table()
@@ -240,12 +240,12 @@ def refuse_other_bits(orders: pd.DataFrame, name: str, rules: Sequence[Rule], wh
         )
 
 
-def _first_other(own: pd.DataFrame) -> str:
+def _first_other(rows: pd.DataFrame) -> str:
     """Which probe is not as the first one, in words."""
-    if own.empty:
+    if rows.empty:
         return "its rules were not probed"
-    first = own.iloc[0]
-    for row in own.to_dict("records"):
+    first = rows.iloc[0]
+    for row in rows.to_dict("records"):
         size = format_size(int(row["nbytes"]))
         if row["wrong"] > 0:
             return f"at {size} {row['wrong']:.0f} elements have other bits than their tree predicts"

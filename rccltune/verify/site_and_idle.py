@@ -103,10 +103,10 @@ def _by_start(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Log times by collective, a row a start, a column a size and placement."""
     plain = rows.assign(log=np.log(rows["time_us"]))
     return {
-        str(name): own.pivot_table(
+        str(name): group.pivot_table(
             values="log", index="process", columns=["placement", "nbytes"], aggfunc="mean"
         )
-        for name, own in plain.groupby("collective", sort=False)
+        for name, group in plain.groupby("collective", sort=False)
     }
 
 

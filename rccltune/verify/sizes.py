@@ -48,7 +48,7 @@ class PairTable:
         self._loops = rows.get(_BY_LOOP, pairs[:0])
         self._main = main
         self.beside = {
-            name: PairedRatios.of(found) for name, found in rows.items() if name != _MAIN
+            name: PairedRatios.of(ratios) for name, ratios in rows.items() if name != _MAIN
         }
         self.paired = PairedRatios.of(main)
         self.nbytes = self.paired.nbytes

@@ -74,8 +74,8 @@ def used_session(folder: Path) -> Path:
     for rules in rule_paths(folder) if forced.is_dir() else ():
         exports = rules.with_suffix(".env")
         text = exports.read_text(encoding="utf-8", errors="replace") if exports.is_file() else ""
-        named = NAMED.search(text)
-        if named is not None and Path(named[1].strip("'\"")).parent.name == FORCED_FOLDER:
+        match = NAMED.search(text)
+        if match is not None and Path(match[1].strip("'\"")).parent.name == FORCED_FOLDER:
             return forced
     return folder
 

@@ -177,13 +177,13 @@ def _write(result: VerificationResult, request: VerifyRequest, site: Site) -> No
 
 
 def confirm_rules(
-    request: VerifyRequest, made: VerificationResult, site: Site, reporter: Reporter
+    request: VerifyRequest, result: VerificationResult, site: Site, reporter: Reporter
 ) -> VerificationResult:
     """Let rccl-tests confirm what was verified, where they are asked; and keep what they say.
 
     Args:
         request: of the verification.
-        made: what came of it.
+        result: what came of it.
         site: where.
         reporter: told what is worth telling.
 
@@ -191,22 +191,22 @@ def confirm_rules(
         VerificationError: they contradict a rule, twice.
     """
     with _keep_failure(request, site):
-        sentence = _ask_rccl_tests(request, made, reporter)
+        sentence = _ask_rccl_tests(request, result, reporter)
     if sentence:
-        made = replace(made, file=replace(made.file, confirmed=sentence))
-        verdict_store.write_verdict(request.folder, _verdict_name(request, site), made.file)
-    return made
+        result = replace(result, file=replace(result.file, confirmed=sentence))
+        verdict_store.write_verdict(request.folder, _verdict_name(request, site), result.file)
+    return result
 
 
-def _ask_rccl_tests(request: VerifyRequest, made: VerificationResult, reporter: Reporter) -> str:
+def _ask_rccl_tests(request: VerifyRequest, result: VerificationResult, reporter: Reporter) -> str:
     """Sentence of rccl-tests about the rules; empty where they were not asked.
 
     Raises:
         VerificationError: they contradict a rule, twice.
     """
     # Rules that keep the bits may be slower, and rccl-tests know times alone.
-    is_timed = made.file.bits is None
-    if request.confirms is None or made.path is None or not made.file.rules or not is_timed:
+    is_timed = result.file.bits is None
+    if request.confirms is None or result.path is None or not result.file.rules or not is_timed:
         return ""
     site = confirming.find(request.confirms, reporter)
     if site is None:
@@ -214,8 +214,8 @@ def _ask_rccl_tests(request: VerifyRequest, made: VerificationResult, reporter: 
     confirmation = confirming.confirm(
         confirming.ConfirmationRequest(
             site=site,
-            verdict=made.file,
-            rules=made.path,
+            verdict=result.file,
+            rules=result.path,
             session=request.folder,
             reporter=reporter,
         )
@@ -307,22 +307,22 @@ def _call_and_judge(
     n_rules: int | None = None,
 ) -> JudgedFile:
     """Judge a file in communicators of its own; rules of a collective that failed go."""
-    called = verifying.sides.call(text, only)
-    verifying.add(called)
+    result = verifying.sides.call(text, only)
+    verifying.add(result)
     judged = judge(
-        called.pairs,
+        result.pairs,
         rules,
         min_gain=verifying.request.min_gain,
-        checked=called.checked,
-        wrong=called.wrong,
+        checked=result.checked,
+        wrong=result.wrong,
         idle_cost=verifying.sides.idle_cost,
         keeps_ends=verifying.request.keep_losers,
         only=only,
         n_rules=n_rules,
     )
     verdicts = [
-        replace(one, state=RuleState.FAILED, reason=called.failed[one.collective])
-        if one.collective in called.failed
+        replace(one, state=RuleState.FAILED, reason=result.failed[one.collective])
+        if one.collective in result.failed
         else one
         for one in judged.rules
     ]

@@ -48,11 +48,11 @@ def verifications(folder: Path, files: Mapping[str, RuleFile]) -> Iterator[Verif
         SessionError: a verdict is not what rccltune verify writes.
     """
     for path in verdict_files(folder):
-        read = read_verdict(folder, path.name)
-        if read is not None:
-            name = Path(read.path or "").name
-            current = _is_current(read, files.get(name))
-            yield Verification(file=read, name=name, is_current=current)
+        verdict = read_verdict(folder, path.name)
+        if verdict is not None:
+            name = Path(verdict.path or "").name
+            current = _is_current(verdict, files.get(name))
+            yield Verification(file=verdict, name=name, is_current=current)
 
 
 def _is_current(said: VerdictFile, file: RuleFile | None) -> bool:
