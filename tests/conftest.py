@@ -20,11 +20,11 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 settings.register_profile("rccltune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rccltune")
 # Of the quick run; with the long tests all hundred are tried.
-settings.register_profile("quick", settings.get_profile("rccltune"), max_examples=50)
+settings.register_profile("quick", settings.get_profile("rccltune"), max_examples=20)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where long tests are left out, half the examples are too, unless a test says how many."""
+    """Where long tests are left out, most examples are too, unless a test says how many."""
     if _leaves_long_out(config):
         settings.load_profile("quick")
 
@@ -55,6 +55,16 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure is drawn, as a file or on a page: that takes longer than all that is measured here.
+
+    For whoever asks what is proven or said; tests/report draws.
+    """
+    monkeypatch.setattr("rccltune.report.plots.plot_session", lambda *_, **__: None)
+    monkeypatch.setattr("rccltune.report.page._draw_kind", lambda *_: iter(()))
 
 
 @pytest.hookimpl(trylast=True)

@@ -206,15 +206,11 @@ def test_a_sweep_tells_of_its_steps(tmp_path: Path, made: Path) -> None:
     assert "tree/ll" in set(rccltune.load(folder).samples["setting"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tune_goes_on_with_what_is_there(
-    made: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The whole way in a session that was swept: no run of its sweep again, rules, page; deployed."""
-    # Files of figures take longer than all that it measures here; the page has its own.
-    monkeypatch.setattr("rccltune.report.plots.plot_session", lambda *_, **__: None)
     folder = tmp_path / "session"
     shutil.copytree(made, folder)
     before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/rank-*.csv")}

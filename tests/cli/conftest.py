@@ -105,16 +105,6 @@ def sources(repository: Path) -> dict[str, list[ast.AST]]:
     }
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No figure is drawn, as a file or on a page: that takes longer than all that is measured here.
-
-    For whoever asks what is proven or said; tests/report draws.
-    """
-    monkeypatch.setattr("rccltune.report.plots.plot_session", lambda *_, **__: None)
-    monkeypatch.setattr("rccltune.report.page._draw_kind", lambda *_: iter(()))
-
-
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal in which no cell of a table goes on below."""

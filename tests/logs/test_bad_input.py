@@ -158,7 +158,7 @@ SOUP = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=SOUP)
 def test_any_bytes(tmp_path: Path, content: bytes) -> None:
     """Samples, or our own error; nothing else, whatever comes."""

@@ -138,12 +138,11 @@ def test_the_card_s_way_ends_in_rules_and_figures(node: Node) -> None:
     # Six sizes, both placements; ring and tree with three protocols. The benchmark's -A says so.
     assert set(forced.groupby("setting").size()) == {12}
     assert (forced["ran"].str.split("/").str[:2].str.join("/") == forced["setting"]).all()
-    assert [run([verb, "-q"]) for verb in ("fit", "emit-config", "plot", "report")] == [0] * 4
+    assert [run([verb, "-q"]) for verb in ("fit", "emit-config", "report")] == [0] * 3
     (rules,) = Path("rccltune-session").glob("rccl_tuner*.csv")
     assert "#@ needs RCCL_LL128_FORCE_ENABLE=1" in rules.read_text()
     assert "seen once" in rules.read_text()
-    assert list(Path("rccltune-session/plots").glob("*.png"))
-    assert Path("rccltune-session/report.html").is_file()
+    assert "<figure" in Path("rccltune-session/report.html").read_text(encoding="utf-8")
 
 
 # --- what counts ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rccltune.model.errors import InputFileError
@@ -77,7 +77,6 @@ def mangled(draw: st.DrawFn) -> bytes:
 LAST = b"\nbroadcast,0,9,ring,ll,-1,-1,-1\n"
 
 
-@settings(max_examples=150)
 @given(st.lists(mangled(), max_size=5), st.sampled_from([b"\n", b"\r\n"]))
 @example([b"#@ format 1", b"allreduce,0,99,ring,ll,-1,1,8", LAST, b"#@ end 3"], b"\n")
 @example([b"#@ end \xb2"], b"\n")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model.vocabulary import TUNABLE, Algorithm, Collective, Protocol
@@ -152,7 +151,6 @@ def calls(draw: st.DrawFn, file: Sequence[Row]) -> Call:
     )
 
 
-@settings(max_examples=int(os.environ.get("RCCLTUNE_TEST_EXAMPLES", "120")))
 @given(data=st.data(), file=st.lists(rows(), max_size=12), n_ranks=st.sampled_from([8, 64]))
 def test_the_plugin_is_the_plain_scan(
     host: PluginLibrary, data: st.DataObject, file: list[Row], n_ranks: int

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model.errors import InputFileError
@@ -83,7 +83,6 @@ LINES = st.sampled_from(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(LINES, min_size=1, max_size=6), st.sampled_from(["", "\n"]))
 def test_both_readers_count_alike(
     host: PluginLibrary, tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str

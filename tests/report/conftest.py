@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from builds import make_once
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -74,18 +75,17 @@ def _two_scales() -> str:
 @pytest.fixture(scope="session")
 def sessions(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A session by its name, imported and chosen; made once, and nobody may change it."""
-    made: dict[str, Path] = {}
 
     def session(name: str) -> Path:
-        if name not in made:
-            folder = tmp_path_factory.mktemp("session")
-            made[name] = _session(name, repository, folder)
-        return made[name]
+        folder = make_once(
+            tmp_path_factory, f"drawn {name}", lambda folder: _make(name, repository, folder)
+        )
+        return folder / "s"
 
     return session
 
 
-def _session(name: str, repository: Path, folder: Path) -> Path:
+def _make(name: str, repository: Path, folder: Path) -> None:
     table, more = folder / "table.csv", []
     if name in ODD:
         table.write_text(_repeated(ODD[name]()), encoding="utf-8")
@@ -97,7 +97,6 @@ def _session(name: str, repository: Path, folder: Path) -> Path:
         table = repository / "examples" / name / "sweep.csv"
     assert run(["import", str(table), "-o", str(folder / "s"), "-q"]) == 0
     assert run(["emit-config", str(folder / "s"), "-q", *more]) == 0
-    return folder / "s"
 
 
 @pytest.fixture(scope="session")

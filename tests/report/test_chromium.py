@@ -40,13 +40,15 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module", params=["CPX", "h200x4-nccl-2.28.9"])
+@pytest.fixture(
+    scope="module", params=["h200x4-nccl-2.28.9", pytest.param("CPX", marks=pytest.mark.long)]
+)
 def written(
     request: pytest.FixtureRequest,
     shown: Callable[[str], SessionContents],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The page of AMD's published table, and of a sweep of five collectives."""
+    """The page of a sweep of five collectives, and of AMD's published table."""
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(pages.render(pages.context(shown(request.param))), encoding="utf-8")
     return path

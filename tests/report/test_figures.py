@@ -17,7 +17,9 @@ from rccltune.model.defaults import FIGURES
 from rccltune.report import by_name, figures, style
 from rccltune.report.tables import FigureTables
 
-SESSIONS = (*("CPX", "h200x4-nccl-2.28.9", "holes", "one setting", "nothing to win", "two scales"),)
+FULL = ("CPX", "h200x4-nccl-2.28.9", "two scales")
+FEW = ("holes", "one setting", "nothing to win")
+SESSIONS = (*FULL, *FEW)
 # What a session has nothing for is not drawn.
 NOTHING = {
     "gain": {"one setting", "nothing to win"},
@@ -35,8 +37,21 @@ def drawn(name: str, tables: FigureTables) -> Figure | None:
     return made
 
 
+@pytest.mark.parametrize(
+    ("session", "name"),
+    [(session, name) for name, without in NOTHING.items() for session in sorted(without)],
+)
+def test_nothing_is_drawn_of_nothing(
+    tables: Callable[[str], FigureTables], session: str, name: str
+) -> None:
+    """No gain where there is no rule, no speedup where there is no baseline."""
+    assert drawn(name, tables(session)) is None
+
+
 @pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize(
+    "session", [*FULL, *(pytest.param(one, marks=pytest.mark.long) for one in FEW)]
+)
 def test_no_text_leaves_a_figure_or_covers_another(
     tables: Callable[[str], FigureTables], tidy: Callable[[Figure], None], session: str, name: str
 ) -> None:
@@ -44,9 +59,8 @@ def test_no_text_leaves_a_figure_or_covers_another(
     whole = tables(session)
     for one in (whole, whole.of(whole.panels[0], SMALL)):
         figure = drawn(name, one)
-        if session in NOTHING.get(name, ()):
-            assert figure is None
-        elif figure is not None:
+        assert (figure is None) == (session in NOTHING.get(name, ()))
+        if figure is not None:
             with style.applied():
                 tidy(figure)
 

@@ -55,8 +55,10 @@ def drawn(
 
 def test_every_figure_in_every_format(sessions: Callable[[str], Path], tmp_path: Path) -> None:
     """Each begins as its format does, and says where it comes from."""
-    paths, _ = drawn(sessions("holes"), tmp_path, *FIGURE_FORMATS)
-    assert [path.name for path in paths] == [f"{n}.{k}" for n in FIGURES for k in FIGURE_FORMATS]
+    paths, _ = drawn(sessions("holes"), tmp_path)
+    assert [path.name for path in paths] == [f"{name}.png" for name in FIGURES]
+    paths, _ = drawn(sessions("holes"), tmp_path / "one", *FIGURE_FORMATS, names=("gain",))
+    assert [path.name for path in paths] == [f"gain.{kind}" for kind in FIGURE_FORMATS]
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
     for path in paths:
         assert path.read_bytes().startswith(starts[path.suffix])
@@ -67,8 +69,9 @@ def test_the_same_session_gives_the_same_bytes(
     sessions: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """With no date inside."""
-    first, _ = drawn(sessions("holes"), tmp_path / "a", "svg", "pdf")
-    second, _ = drawn(sessions("holes"), tmp_path / "b", "svg", "pdf")
+    names = ("gain", "table")
+    first, _ = drawn(sessions("holes"), tmp_path / "a", "svg", "pdf", names=names)
+    second, _ = drawn(sessions("holes"), tmp_path / "b", "svg", "pdf", names=names)
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
@@ -78,7 +81,7 @@ def test_nothing_is_overwritten_unasked(sessions: Callable[[str], Path], tmp_pat
     with pytest.raises(CommandLineError, match=r"1 of the figures exist already: time\.png"):
         drawn(sessions("holes"), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["time.png"]
-    drawn(sessions("holes"), tmp_path, force=True)
+    drawn(sessions("holes"), tmp_path, names=("time",), force=True)
     assert (tmp_path / "time.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -106,7 +109,7 @@ def test_a_figure_that_cannot_be_written_leaves_no_part(
     """A folder in the place of a file: the reason, and no half of a file."""
     (tmp_path / "bandwidth.png").mkdir()
     with pytest.raises(SessionError):
-        drawn(sessions("holes"), tmp_path, force=True)
+        drawn(sessions("holes"), tmp_path, names=("time", "bandwidth"), force=True)
     assert {path.suffix for path in tmp_path.iterdir()} == {".png"}
 
 

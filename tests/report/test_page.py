@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tinycss2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import check_alone, check_figures, check_page, check_reachable, parse, text_of
 
@@ -91,7 +91,6 @@ def test_text_stays_text_wherever_it_stands(text: str) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=60)
 def test_any_text_is_shown_as_it_is(text: str) -> None:
     """But for what HTML has no character for, which shows as the replacement character."""
     tree = parse(page.render(content(text)))
@@ -191,6 +190,7 @@ def test_rules_with_ll128_are_of_the_choice(shown: Callable[[str], SessionConten
     assert "not of the stored choice" not in str([words.proof(o, file, one) for o in file.rules])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_table_of_sizes_marks_those_without_a_rule(
     shown: Callable[[str], SessionContents],
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rccltune.model.rule import Rule
@@ -77,7 +77,6 @@ RULES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(RULES)
 def test_dead_and_fallback_by_looking_at_every_size(rules: list[Rule]) -> None:
     """By the definition: each size of the rule is taken before, by its own cell or by any."""

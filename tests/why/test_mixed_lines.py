@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jobs import ask, at, kinds
 
@@ -96,7 +96,6 @@ def test_what_stands_before_lines_changes_nothing(tmp_path: Path, label: int) ->
     assert answers(path) == EXPECTED
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_ranks_mixed_in_any_order_are_answered_alike(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
