@@ -55,11 +55,11 @@ def _read(path: Path, flavour: str) -> list[_Host]:
     hosts: list[_Host] = []
     mistakes = []
     texts = _texts(path)
-    named = Counter(text.split(maxsplit=1)[0] for text in texts if text)
+    n_lines = Counter(text.split(maxsplit=1)[0] for text in texts if text)
     for number, text in enumerate(texts, start=1):
         try:
             if text and flavour == "openmpi":
-                hosts.append(_openmpi(text, named))
+                hosts.append(_openmpi(text, n_lines))
             elif text:
                 hosts += _FORMS[flavour](text)
         except ValueError as error:
@@ -92,7 +92,7 @@ def _filled(hosts: list[_Host], n_ranks: int, path: Path, *, wraps: bool) -> tup
     return tuple(used)
 
 
-def _openmpi(text: str, named: Mapping[str, int]) -> _Host:
+def _openmpi(text: str, n_lines: Mapping[str, int]) -> _Host:
     """One line with slots, or a bare name as often as it has slots; Open MPI refuses a mixture.
 
     A bare name that stands once has as many slots as cores, which is not known here.
@@ -101,9 +101,9 @@ def _openmpi(text: str, named: Mapping[str, int]) -> _Host:
     slots = _SLOTS.search(text)
     if _COLON.fullmatch(text):
         raise ValueError(f"'{text}' is MPICH's form")
-    if slots is not None and named[name] > 1:
-        raise ValueError(f"'{name}' stands {named[name]} times, and slots= with it: say it once")
-    if slots is None and named[name] == 1:
+    if slots is not None and n_lines[name] > 1:
+        raise ValueError(f"'{name}' stands {n_lines[name]} times, and slots= with it: say it once")
+    if slots is None and n_lines[name] == 1:
         raise ValueError(f"'{text}' does not say slots=: how many ranks it takes is not known")
     return name, int(slots[1]) if slots is not None else 1
 

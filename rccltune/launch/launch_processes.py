@@ -56,12 +56,12 @@ class LaunchProcesses:
             if not name.isdigit() or int(name) == but:
                 continue
             pid = int(name)
-            read = _state_and_start(pid)
-            if read is None or not (self._known.get(pid) == read[1] or self._carries_tag(pid)):
+            stat = _state_and_start(pid)
+            if stat is None or not (self._known.get(pid) == stat[1] or self._carries_tag(pid)):
                 continue
-            self._known[pid] = read[1]
-            if read[0] not in _DEAD:
-                states[pid] = read[0]
+            self._known[pid] = stat[1]
+            if stat[0] not in _DEAD:
+                states[pid] = stat[0]
         return states
 
     def end(self, within_s: float) -> dict[int, str]:
@@ -110,9 +110,9 @@ def _state_and_start(pid: int) -> tuple[str, str] | None:
     except OSError:
         return leader
     for thread in threads:
-        read = _stat(f"/proc/{pid}/task/{thread}/stat")
-        if read is not None and read[0] not in _DEAD:
-            return read[0], leader[1]
+        stat = _stat(f"/proc/{pid}/task/{thread}/stat")
+        if stat is not None and stat[0] not in _DEAD:
+            return stat[0], leader[1]
     return leader
 
 

@@ -129,12 +129,12 @@ class OpenMpi(Launcher):
         self, names: Iterable[str], variables: Mapping[str, str]
     ) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Options that carry each variable once: of two, v5 takes the first, v4 the last."""
-        listed = [part.partition("=") for part in variables.get(_SITES_LIST, "").split(";") if part]
+        pairs = [part.partition("=") for part in variables.get(_SITES_LIST, "").split(";") if part]
         # What the site's list gives a value counts only where nothing else does.
-        values = {name: value for name, equals, value in listed if equals} | dict(variables)
+        values = {name: value for name, equals, value in pairs if equals} | dict(variables)
         values.pop(_SITES_LIST, None)
         carried = {name for name in names if not name.startswith(_LAUNCHERS_OWN)}
-        carried |= {name for name, _, _ in listed}
+        carried |= {name for name, _, _ in pairs}
         options = [part for name in sorted(carried & values.keys()) for part in ("-x", name)]
         return tuple(options), values
 

@@ -38,10 +38,10 @@ def tunerless(library: str | None) -> str | None:
         library: as its file says, None where that is not known; it is then taken for a newer one.
     """
     release = release_of(library)
-    named = parse_library(library)
-    if release is None or named is None or release.loads_ours:
+    version = parse_library(library)
+    if release is None or version is None or release.loads_ours:
         return None
-    return f"{release.family.value} {dotted(named[1])}"
+    return f"{release.family.value} {dotted(version[1])}"
 
 
 def switches(setting: Setting) -> tuple[tuple[str, str], ...]:

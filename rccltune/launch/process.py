@@ -350,10 +350,10 @@ def _sweep_up(kin: LaunchProcesses) -> None:
     alive = kin.end(GRACE_S)
     if not alive:
         return
-    named = ", ".join(f"{pid} (state {state})" for pid, state in sorted(alive.items()))
+    words = ", ".join(f"{pid} (state {state})" for pid, state in sorted(alive.items()))
     in_driver = "D" in alive.values()
     raise LaunchError(
-        f"{len(alive)} processes of this launch cannot be killed: {named}",
+        f"{len(alive)} processes of this launch cannot be killed: {words}",
         where=", ".join(f"/proc/{pid}/stack" for pid in sorted(alive)[:3]),
         hint=(
             "state D hangs in the driver, and the GPU with it: dmesg says more, and a reset of the "

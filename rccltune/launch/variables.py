@@ -82,10 +82,10 @@ def chooses(name: str, extra: Iterable[str] = (), keep: Iterable[str] = ()) -> b
         keep: entries of the list that are left where they are.
     """
     exceptions = frozenset(keep)
-    listed = [entry for entry in CLEARED if entry not in exceptions]
+    names = [entry for entry in CLEARED if entry not in exceptions]
     return any(
         name.startswith(entry[:-1]) if entry.endswith("*") else name == entry
-        for entry in (*listed, *extra)
+        for entry in (*names, *extra)
     )
 
 

@@ -175,9 +175,9 @@ def parse_facts(comment: str, where: str) -> dict[str, Any]:
                 where=where,
                 hint=f"write key=value with one of {', '.join(_FACTS)}.",
             )
-        name, read = _FACTS[key]
+        name, parse = _FACTS[key]
         try:
-            facts[name] = read(value)
+            facts[name] = parse(value)
         except ValueError as error:
             raise OutputError(
                 f"{key}={value} cannot be read: {error}", where=where, hint="correct the line."

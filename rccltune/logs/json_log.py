@@ -56,9 +56,9 @@ class JsonText:
             OutputError: it is no JSON.
         """
         is_array = self.text[at : at + 1] == "["
-        at, counted, line = self._next(at + is_array), 0, 1
+        at, start, line = self._next(at + is_array), 0, 1
         while at < len(self.text) and self.text[at] != "]":
-            line, counted = line + self.text.count("\n", counted, at), at
+            line, start = line + self.text.count("\n", start, at), at
             value, end = self.value(at)
             yield line, value, end
             at = self._next(end)

@@ -113,9 +113,9 @@ def read_labelled_lines(stream: BinaryIO, name: str) -> Iterator[tuple[bytes, by
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     number = 0
-    read = stream.readline
+    read_line = stream.readline
     try:
-        while line := read(MAX_LINE):
+        while line := read_line(MAX_LINE):
             number += 1
             if b"\0" in line:
                 raise OutputError(
@@ -125,7 +125,7 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
                 )
             yield line if number > 1 else line.removeprefix(b"\xef\xbb\xbf")
             while len(line) == MAX_LINE and line[-1:] != b"\n":
-                line = read(MAX_LINE)
+                line = read_line(MAX_LINE)
     except OSError as error:
         raise OutputError(
             f"the file cannot be read to its end: {reason_of(error)}",

@@ -359,10 +359,10 @@ class Resolver:
         )
         return BASELINE
 
-    def _parse_assumption(self, key: str, read: Callable[[str], T]) -> T | None:
+    def _parse_assumption(self, key: str, parse: Callable[[str], T]) -> T | None:
         text = self.assumptions.get(key)
         try:
-            return None if text is None else read(text)
+            return None if text is None else parse(text)
         except ValueError as error:
             raise CommandLineError(
                 f"--assume {key}={text}: {error}", hint=f"correct the value of {key}."

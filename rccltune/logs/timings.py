@@ -86,8 +86,8 @@ def number_mixes(cells: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series[i
 
 def keep_usable_times(times: pd.Series[float]) -> pd.Series[float]:
     """Times that can be computed with; nan for the others (:mod:`rccltune.model.times`)."""
-    kept: pd.Series[float] = times.where((times > 0) & (times < MOST_US))
-    return kept
+    usable: pd.Series[float] = times.where((times > 0) & (times < MOST_US))
+    return usable
 
 
 def _ran(rows: pd.DataFrame) -> tuple[pd.Series[int] | int, list[Any], pd.Series[bool] | bool]:

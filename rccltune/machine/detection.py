@@ -207,8 +207,8 @@ def _read_oam(root: SystemRoot, address: str, nodes: Sequence[KfdNode]) -> Oam:
     device_id = values.get("device_id") or None
     if device_id is not None:
         device_place = node_place
-    elif 0 < (read := parse_hexadecimal(text) or 0) <= 0xFFFFFFFF:
-        device_id = read
+    elif 0 < (number := parse_hexadecimal(text) or 0) <= 0xFFFFFFFF:
+        device_id = number
     gfx = values.get("gfx_target_version", 0)
     arch_place = node_place if gfx else _TABLE
     gfx = gfx or _guess_gfx(device_id)

@@ -163,12 +163,12 @@ def find_launchers(variables: Mapping[str, str]) -> tuple[LauncherProgram, ...]:
     """Launchers beside the running Python and on PATH, each asked what it is."""
     return tuple(
         LauncherProgram(
-            path=Path(found.program),
-            flavour=found.launcher.flavour if found.launcher else None,
-            version=found.launcher.version if found.launcher else None,
-            detail=None if found.launcher else found.version_text.strip().split("\n")[0],
+            path=Path(one.program),
+            flavour=one.launcher.flavour if one.launcher else None,
+            version=one.launcher.version if one.launcher else None,
+            detail=None if one.launcher else one.version_text.strip().split("\n")[0],
         )
-        for found in launchers.identify_launchers(variables.get("PATH"))
+        for one in launchers.identify_launchers(variables.get("PATH"))
     )
 
 
@@ -180,17 +180,17 @@ def find_rocm(root: SystemRoot, variables: Mapping[str, str]) -> Path:
     return next((folder for folder in folders if is_folder(folder)), folders[0])
 
 
-def find_named_library(named: Path) -> Path:
+def find_named_library(path: Path) -> Path:
     """The file that was named, or the librccl in the folder that was.
 
     Raises:
         CommandLineError: there is no such file.
     """
-    file = next((named / name for name in NAMES if (named / name).is_file()), named)
+    file = next((path / name for name in NAMES if (path / name).is_file()), path)
     if not file.is_file():
         raise CommandLineError(
             "there is no such library",
-            where=str(named),
+            where=str(path),
             hint="--librccl takes a librccl.so or libnccl.so, or a folder with one.",
         )
     return file.resolve()

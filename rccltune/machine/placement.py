@@ -297,8 +297,10 @@ def _place_side_by_side(
             f"{n_ranks}",
             hint="leave out --np.",
         )
-    ordered = tuple(gpu for oam in oams for gpu in oam)
-    return _place_on(wanted, ordered, group_size, system, _split_by_oam(wanted, per_oam, len(gpus)))
+    side_by_side = tuple(gpu for oam in oams for gpu in oam)
+    return _place_on(
+        wanted, side_by_side, group_size, system, _split_by_oam(wanted, per_oam, len(gpus))
+    )
 
 
 def _split_by_oam(wanted: RankPlacement, per_oam: int, n_started: int) -> tuple[str, str]:

@@ -140,10 +140,10 @@ def letters_of(program: str, variables: Mapping[str, str]) -> frozenset[str]:
     return frozenset(_OPTION.findall(answer.stdout + answer.stderr))
 
 
-def _folder(named: Path | None) -> Path:
-    if named is not None:
+def _folder(path: Path | None) -> Path:
+    if path is not None:
         # Users name the checkout as often as its build folder.
-        return named / "build" if (named / "build").is_dir() else named
+        return path / "build" if (path / "build").is_dir() else path
     for folder in installed_software.list_benchmark_folders(SystemRoot(), os.environ):
         if is_file(folder / Collective.ALL_REDUCE.benchmark):
             return folder

@@ -171,10 +171,10 @@ def named_hosts(names: Iterable[str]) -> str:
         parts = re.split(r"(\d+)", name)
         return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
-    ordered = sorted(set(names), key=by_number)
-    if len(ordered) <= _NAMED:
-        return ", ".join(ordered)
-    return f"{', '.join(ordered[:_NAMED])}, … ({len(ordered)} hosts)"
+    hosts = sorted(set(names), key=by_number)
+    if len(hosts) <= _NAMED:
+        return ", ".join(hosts)
+    return f"{', '.join(hosts[:_NAMED])}, … ({len(hosts)} hosts)"
 
 
 @dataclass(slots=True, kw_only=True)

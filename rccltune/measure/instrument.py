@@ -304,7 +304,7 @@ def _over_network(library: LibraryUnderTest) -> LibraryUnderTest:
 
 
 def _prepare_real(
-    named: Path, node: SimulatedNode, seating: RankDevices
+    library: Path, node: SimulatedNode, seating: RankDevices
 ) -> tuple[LibraryUnderTest, str]:
     """The real library, and how everything made with it names it.
 
@@ -312,7 +312,7 @@ def _prepare_real(
         MachineError: it is not there, or memory is short.
     """
     real_rccl.check_node(node)
-    real = find_real(named, os.environ)
+    real = find_real(library, os.environ)
     scale = seating.place.scale
     real_rccl.check_real_memory(scale.n_ranks, scale.n_nodes, one_process=False)
     version, words = real_rccl.real_words(real.file)

@@ -57,24 +57,24 @@ _HINT: Final = (
 )
 
 
-def find_library(named: Path | None, variables: Mapping[str, str]) -> LibraryUnderTest:
+def find_library(path: Path | None, variables: Mapping[str, str]) -> LibraryUnderTest:
     """The library of this machine that is to be measured.
 
     Args:
-        named: a file, its folder, or ``torch``; None looks for one.
+        path: a file, its folder, or ``torch``; None looks for one.
         variables: the environment.
 
     Raises:
         MachineError: there is none; it says where was looked, and how to name one.
     """
-    if str(named) == real_rccl.REAL:
+    if str(path) == real_rccl.REAL:
         raise MachineError(
             "'real' is the RCCL of simulated nodes", hint="name a librccl.so, or use --simulate."
         )
-    if named is not None and str(named) != TORCH:
-        file = installed_software.find_named_library(named)
+    if path is not None and str(path) != TORCH:
+        file = installed_software.find_named_library(path)
         return _library_under_test(file, None, "as named")
-    if named is not None:
+    if path is not None:
         return library_of_torch()
     folders = installed_software.list_library_folders(_HERE, variables)
     installed = next(installed_software.list_library_files(folders), None)
@@ -213,22 +213,22 @@ def stand_in() -> LibraryUnderTest:
     return LibraryUnderTest(file=_native(STAND_IN), runtime=_native(HIP), what="stand-in")
 
 
-def find_real(named: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
+def find_real(path: Path, variables: Mapping[str, str]) -> LibraryUnderTest:
     """The real RCCL over the simulated machine.
 
     Args:
-        named: ``real`` for the one that scripts/fetch-rccl downloaded, or its file.
+        path: ``real`` for the one that scripts/fetch-rccl downloaded, or its file.
         variables: the environment, which may say where the cache is.
 
     Raises:
         MachineError: nothing was downloaded, or there is no such file.
     """
-    if str(named) == TORCH:
+    if str(path) == TORCH:
         raise MachineError(
             "PyTorch's library does not run on a simulated node",
             hint="name 'real', which scripts/fetch-rccl downloads, or a librccl.so.",
         )
-    file, runtime = real_rccl.real_library(named, variables), _native(HIP)
+    file, runtime = real_rccl.real_library(path, variables), _native(HIP)
     beside = file.parent / "ld-linux-x86-64.so.2"
     loader = beside if beside.exists() else Path("/lib64") / beside.name
     preloaded = _native("hip/zero_pages.so", hint="run it from a checkout: scripts/try makes one.")

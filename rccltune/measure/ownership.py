@@ -62,9 +62,9 @@ def _noted(name: str) -> list[str]:
 
 def _notes() -> Path:
     """``$XDG_STATE_HOME/rccltune/sessions``; RuntimeError where the user has no home."""
-    named = os.environ.get("XDG_STATE_HOME", "")
+    folder = os.environ.get("XDG_STATE_HOME", "")
     # The specification has relative paths ignored: they would depend on where one stands.
-    state = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
+    state = Path(folder) if folder.startswith("/") else Path.home() / ".local" / "state"
     return state / _FOLDER
 
 

@@ -231,8 +231,8 @@ def plan_orders(scope: SweepScope, table: pd.DataFrame | None) -> list[RunPlan]:
 def plan_first_pass(scope: SweepScope, table: pd.DataFrame | None = None) -> list[RunPlan]:
     """First pass: every setting once, with results checked and what ran said by the library."""
     scope = scope.with_one_trees(table)
-    called = set(scope.calls())
-    checks = [Step(plan.CALL, IDLE, call) for call in _calls_to_ask(scope) if call not in called]
+    calls = set(scope.calls())
+    checks = [Step(plan.CALL, IDLE, call) for call in _calls_to_ask(scope) if call not in calls]
     timed = []
     for call in scope.calls():
         tried = (IDLE, *scope.settings_of(call.collective))
@@ -409,9 +409,9 @@ def _library_choices(
     table: pd.DataFrame,
 ) -> dict[tuple[str, int], tuple[Setting | None, Setting | None]]:
     """Settings that the site and the idle plugin ran, by collective and size, where both say it."""
-    called = table[table["ran"] != ""]
+    rows = table[table["ran"] != ""]
     site, idle = (
-        called[called["setting"] == str(one)].groupby(["collective", "nbytes"])["ran"].first()
+        rows[rows["setting"] == str(one)].groupby(["collective", "nbytes"])["ran"].first()
         for one in (BASELINE, IDLE)
     )
     return {

@@ -415,5 +415,5 @@ def _not_offered(prepared: PreparedPerfSweep, table: pd.DataFrame) -> Iterator[s
         is_tree = setting.algorithm is Algorithm.TREE and setting.protocol is Protocol.SIMPLE
         if site.is_gated and is_tree:
             why = "; this RCCL leaves Tree with Simple out on one node"
-        named = ", ".join(one.value for one in collectives)
-        yield f"{named} {setting}: the library does not let it be chosen{why}"
+        names = ", ".join(one.value for one in collectives)
+        yield f"{names} {setting}: the library does not let it be chosen{why}"

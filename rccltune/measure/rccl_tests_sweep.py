@@ -571,10 +571,10 @@ def _added(one: RunFile, folder: Path) -> list[tuple[str, str]]:
 
     What the library says goes into files of its own: between the parts of a row it spoils the row.
     """
-    named = {*os.environ, *dict(one.added)}
-    is_quiet = not any(name.startswith("NCCL_DEBUG") for name in named)
+    names = {*os.environ, *dict(one.added)}
+    is_quiet = not any(name.startswith("NCCL_DEBUG") for name in names)
     tells = _TELL_TUNER if _is_baseline(one) and is_quiet else ()
-    file = () if "NCCL_DEBUG_FILE" in named else (("NCCL_DEBUG_FILE", f"{folder}/nccl-%h-%p.log"),)
+    file = () if "NCCL_DEBUG_FILE" in names else (("NCCL_DEBUG_FILE", f"{folder}/nccl-%h-%p.log"),)
     return [*one.added, *tells, *file]
 
 

@@ -27,18 +27,18 @@ _MIB_A_PAIR: Final = {False: 1.7, True: 1.6}
 _START_S_A_PAIR: Final = {False: 0.008, True: 0.0035}
 
 
-def real_library(named: Path, variables: Mapping[str, str]) -> Path:
+def real_library(path: Path, variables: Mapping[str, str]) -> Path:
     """The file behind ``--librccl``: ``real`` is what scripts/fetch-rccl downloaded.
 
     Args:
-        named: a library, its folder, or the word ``real``.
+        path: a library, its folder, or the word ``real``.
         variables: the environment, which may say where the cache is.
 
     Raises:
         MachineError: nothing was downloaded, or there is no such file.
     """
-    if str(named) != REAL:
-        return find_named_library(named)
+    if str(path) != REAL:
+        return find_named_library(path)
     cache = _cache(variables)
     files = sorted(cache.glob(_INSIDE), key=_by_version)
     if not files:

@@ -153,11 +153,11 @@ def _real(request: SiteRequest) -> Site:
         bench = benchmarks.find_benchmarks(request.rccl_tests)
     except MachineError as error:
         if detection.add_nvidia(system, os.environ).has_no_gpu:
-            shown = (
+            hint = (
                 "rccltune doctor says what is missing; --simulate mi300x --mode cpx-nps4 shows all "
                 "of it without a GPU."
             )
-            raise MachineError(f"no GPU here (and {error.message})", hint=shown) from error
+            raise MachineError(f"no GPU here (and {error.message})", hint=hint) from error
         raise
     check_mode(request.mode, system)
     # What detect shows: NVIDIA's GPUs name themselves through a program, asked once.
@@ -329,8 +329,8 @@ def simulated_node(request: SiteRequest) -> tuple[SimulatedNode, Mode]:
     Raises:
         MachineError: it is in another mode than was asked for.
     """
-    named = str(request.simulate)
-    node = sources.load_node(sources.node_path(named, str(request.mode) if request.mode else None))
+    name = str(request.simulate)
+    node = sources.load_node(sources.node_path(name, str(request.mode) if request.mode else None))
     mode = Mode.parse(node.raw["hardware"].get("mode", "none"))
     if request.mode not in (None, mode):
         raise MachineError(

@@ -128,8 +128,8 @@ def unattributed(samples: pd.DataFrame) -> Iterator[str]:
         for collective, group in timed.groupby("collective", observed=True, sort=False):
             sizes = format_span(int(group["nbytes"].min()), int(group["nbytes"].max()))
             settings = sorted(set(group["setting"]))
-            named = ", ".join(settings) if len(settings) <= _SHOWN else f"{len(settings)} settings"
+            names = ", ".join(settings) if len(settings) <= _SHOWN else f"{len(settings)} settings"
             yield (
-                f"{collective}, {sizes}: {reason.meaning}, so {len(group)} times of {named} are no "
+                f"{collective}, {sizes}: {reason.meaning}, so {len(group)} times of {names} are no "
                 "setting's own"
             )

@@ -72,8 +72,8 @@ def round_times(time_us: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     exponent = np.floor(np.log10(np.where(known, time_us, 1.0))).astype(int)
     digits = np.clip(5 - exponent, _OF_TIMES, len(_POWERS) - 1)
     power = np.array(_POWERS)[digits]
-    found: npt.NDArray[np.float64] = np.where(known, np.rint(time_us * power) / power, time_us)
-    return found
+    times: npt.NDArray[np.float64] = np.where(known, np.rint(time_us * power) / power, time_us)
+    return times
 
 
 def csv_text(table: pd.DataFrame) -> str:

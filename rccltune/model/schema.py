@@ -262,16 +262,16 @@ def convert(
     from pydantic import ValidationError
 
     try:
-        made: T = _adapter(typing.cast("Hashable", kind), strict=strict).validate_python((plain,))[
-            0
-        ]
+        content: T = _adapter(typing.cast("Hashable", kind), strict=strict).validate_python(
+            (plain,)
+        )[0]
     except ValidationError as error:
-        found = [_mistake(one) for one in error.errors(include_url=False)]
-        return typing.cast("T", None), found
+        mistakes = [_mistake(one) for one in error.errors(include_url=False)]
+        return typing.cast("T", None), mistakes
     except UnicodeEncodeError:
         # Bytes of a command line that are no text, in what a parser said of them.
         return typing.cast("T", None), [((), Mistake.VALUE, "has letters that are no text")]
-    return made, []
+    return content, []
 
 
 def read_json(
@@ -299,12 +299,12 @@ def read_json(
     try:
         # A record takes the settings of what holds it, and cannot be given any itself.
         held = _adapter(typing.cast("Hashable", kind), strict=True)
-        made: T = held.validate_json(b"[" + content + b"]")[0]
+        record: T = held.validate_json(b"[" + content + b"]")[0]
     except ValidationError as error:
-        found = [_mistake(one) for one in error.errors(include_url=False)]
-        said = [" ".join(filter(None, (path(place), words))) for place, _, words in found]
+        mistakes = [_mistake(one) for one in error.errors(include_url=False)]
+        said = [" ".join(filter(None, (path(place), words))) for place, _, words in mistakes]
         raise fails(join_mistakes(said), where=where, hint=hint) from None
-    return made
+    return record
 
 
 def json_schema(kind: type) -> dict[str, Any]:

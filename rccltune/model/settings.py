@@ -125,8 +125,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         """Only a forced setting names parts; channels are at least one."""
-        named = (self.algorithm, self.protocol, self.channels) != (None, None, None)
-        if named != (self.role is Role.FORCED):
+        has_parts = (self.algorithm, self.protocol, self.channels) != (None, None, None)
+        if has_parts != (self.role is Role.FORCED):
             raise ValueError("a forced setting names a part, baseline, idle and rules name none")
         if self.channels is not None and self.channels < 1:
             raise ValueError(f"{self.channels} channels is no setting")
@@ -161,7 +161,7 @@ class Setting:
             (self.channels, executed.channels),
         )
         return self.role is Role.FORCED and any(
-            asked is not None and ran is not None and asked != ran for asked, ran in pairs
+            wish is not None and ran is not None and wish != ran for wish, ran in pairs
         )
 
     def __str__(self) -> str:

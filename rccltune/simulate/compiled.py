@@ -178,8 +178,8 @@ def _spread(sigma: float | Points) -> Points:
 def _when(kind: str, name: str, value: str) -> str:
     variant = name if kind == "without" else "-"
     launches = value if kind == "launches" else 0
-    named = kind in ("env", "set", "unset", "patch")
-    words = (_text(name) if named else "-", _text(value) if kind == "env" else "-")
+    has_name = kind in ("env", "set", "unset", "patch")
+    words = (_text(name) if has_name else "-", _text(value) if kind == "env" else "-")
     return _line("when", kind, variant, launches, *words)
 
 

@@ -90,8 +90,8 @@ def _read_head(lines: list[str]) -> dict[str, Any]:
     for line in lines:
         keyword, *words = line.split(" ")
         if keyword in _WORDS and keyword not in head:
-            named = zip(_WORDS[keyword], words, strict=False)
-            head[keyword] = {name: unquote(word) for name, word in named if name}
+            pairs = zip(_WORDS[keyword], words, strict=False)
+            head[keyword] = {name: unquote(word) for name, word in pairs if name}
     if "name" in head:
         head["name"] = head["name"].get("name", "")
     # Where the I/O dies are is not known.

@@ -172,8 +172,8 @@ def _release(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
     families = _families(site)
     if not spec.releases or families is None:
         return
-    named = parse_library(site.library)
-    version = named[1] if named else None
+    library = parse_library(site.library)
+    version = library[1] if library else None
     having = [
         one
         for one in spec.releases
@@ -193,10 +193,10 @@ def _release(spec: VariantSpec, site: VariantSite) -> Iterator[str]:
 
 def _families(site: VariantSite) -> tuple[LibraryVendor, ...] | None:
     """Vendors whose library it may be; None where nothing is known."""
-    named = parse_library(site.library)
-    if named is None:
+    library = parse_library(site.library)
+    if library is None:
         return (LibraryVendor.RCCLX,) if site.is_rcclx else None
-    if named[0] is LibraryVendor.NCCL:
+    if library[0] is LibraryVendor.NCCL:
         return (LibraryVendor.NCCL,)
     if site.is_rcclx is None:
         return (LibraryVendor.RCCL, LibraryVendor.RCCLX)
@@ -204,11 +204,11 @@ def _families(site: VariantSite) -> tuple[LibraryVendor, ...] | None:
 
 
 def _library(site: VariantSite) -> str:
-    named = parse_library(site.library)
-    if named is None:
+    library = parse_library(site.library)
+    if library is None:
         return "RCCLX"
-    number = dotted(named[1])
-    return f"RCCLX (RCCL {number})" if site.is_rcclx else f"{named[0].value} {number}"
+    number = dotted(library[1])
+    return f"RCCLX (RCCL {number})" if site.is_rcclx else f"{library[0].value} {number}"
 
 
 # --- machine and communicator ---------------------------------------------------------------------
@@ -291,8 +291,8 @@ def calls_words(spec: VariantSpec) -> str:
 
 def _channels(channels: int, site: VariantSite) -> Iterator[str]:
     """Yield the reasons why a minimum of channels comes to nothing."""
-    named = parse_library(site.library)
-    if named is not None and named[0] is LibraryVendor.NCCL:
+    library = parse_library(site.library)
+    if library is not None and library[0] is LibraryVendor.NCCL:
         if channels > _NCCL_MOST:
             yield f"NCCL lowers NCCL_MIN_NCHANNELS to {_NCCL_MOST}: ask for channels-{_NCCL_MOST}"
         return
@@ -301,11 +301,11 @@ def _channels(channels: int, site: VariantSite) -> Iterator[str]:
     dropped = "RCCL drops a larger NCCL_MIN_NCHANNELS to 2 with a WARN"
     most = _RCCL_MOST if site.cu_count is None else min(site.cu_count, _RCCL_MOST)
     # On several nodes the minimum is lowered to 64 before it is compared.
-    asked = min(channels, 64) if (site.n_nodes or 1) > 1 else channels
-    if asked > most:
+    wish = min(channels, 64) if (site.n_nodes or 1) > 1 else channels
+    if wish > most:
         device = "" if site.cu_count is None else f" with {site.cu_count} compute units"
         yield f"a device{device} takes {most} channels at most: {dropped}"
-    elif asked > _FEW_RANKS_MOST and site.n_ranks is not None and site.n_ranks < 8:
+    elif wish > _FEW_RANKS_MOST and site.n_ranks is not None and site.n_ranks < 8:
         yield f"fewer than 8 ranks take {_FEW_RANKS_MOST} channels at most: {dropped}"
     elif channels > 64 and (site.n_nodes or 1) > 1:
         yield "RCCL lowers NCCL_MIN_NCHANNELS to 64 on several nodes: ask for channels-64"

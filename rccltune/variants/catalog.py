@@ -46,8 +46,8 @@ class Catalog:
             CommandLineError: there is none of that name.
         """
         typed = word.strip()
-        name, equals, given = typed.partition("=")
-        spec, parameter = self._named(name.lower()), given if equals else None
+        name, equals, value = typed.partition("=")
+        spec, parameter = self._named(name.lower()), value if equals else None
         if spec is None and parameter is None:
             spec, parameter = self._numbered(typed.lower())
         if spec is None:
@@ -77,10 +77,10 @@ class Catalog:
 
 @cache
 def _shipped() -> tuple[VariantSpec, ...]:
-    read = read_entries(SHIPPED.read_text("utf-8"), SHIPPED.name, own=False)
-    _check_without(read.entries, [entry.spec.name for entry in read.entries], read)
-    read.end()
-    return tuple(entry.spec for entry in read.entries)
+    entries = read_entries(SHIPPED.read_text("utf-8"), SHIPPED.name, own=False)
+    _check_without(entries.entries, [entry.spec.name for entry in entries.entries], entries)
+    entries.end()
+    return tuple(entry.spec for entry in entries.entries)
 
 
 def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
@@ -95,29 +95,29 @@ def load_catalog(extra: str | None = None, name: str = "") -> Catalog:
     """
     specs = {spec.name: spec for spec in _shipped()}
     if extra is not None:
-        read = read_entries(extra, name, own=True)
-        _check_names(read, specs)
-        names = [*specs, *(entry.spec.name for entry in read.entries)]
-        _check_without(read.entries, names, read)
-        read.end()
-        specs |= {entry.spec.name: entry.spec for entry in read.entries}
+        entries = read_entries(extra, name, own=True)
+        _check_names(entries, specs)
+        names = [*specs, *(entry.spec.name for entry in entries.entries)]
+        _check_without(entries.entries, names, entries)
+        entries.end()
+        specs |= {entry.spec.name: entry.spec for entry in entries.entries}
     return Catalog(specs=tuple(specs.values()))
 
 
-def _check_names(read: Entries, shipped: dict[str, VariantSpec]) -> None:
+def _check_names(entries: Entries, shipped: dict[str, VariantSpec]) -> None:
     """A user's entry replaces a shipped one only where it says so."""
     known = Catalog(specs=tuple(shipped.values()))
-    for entry in read.entries:
+    for entry in entries.entries:
         name = entry.spec.name
         numbered = known._numbered(name)[0]  # noqa: SLF001 - the same module
         if name == "default":
-            read.say(entry.spec.name, "'default' is the site as it is and cannot be replaced")
+            entries.say(entry.spec.name, "'default' is the site as it is and cannot be replaced")
         elif name in shipped and not entry.replaces:
-            read.say(entry.spec.name, f"'{name}' is shipped; add 'replaces: true' to replace it")
+            entries.say(entry.spec.name, f"'{name}' is shipped; add 'replaces: true' to replace it")
         elif name not in shipped and entry.replaces:
-            read.say(entry.spec.name, f"'{name}' is not shipped, so that it replaces nothing")
+            entries.say(entry.spec.name, f"'{name}' is not shipped, so that it replaces nothing")
         elif numbered is not None:
-            read.say(entry.spec.name, f"'{name}' is {numbered.title} already; take another name")
+            entries.say(entry.spec.name, f"'{name}' is {numbered.title} already; take another name")
 
 
 def _check_without(entries: Iterable[Entry], names: Collection[str], read: Entries) -> None:

@@ -87,29 +87,29 @@ def read_entries(content: str, name: str, *, own: bool) -> Entries:
         plain: dict[str, Any] = dict(values)
         replaces = plain.pop("replaces", False)
         entries.append(Entry(spec=_spec(key, plain, own=own), replaces=replaces))
-    read = Entries(entries=tuple(entries), file=file, mistakes=[])
+    result = Entries(entries=tuple(entries), file=file, mistakes=[])
     if file.value and "format" not in file.value:
-        read.mistakes.append(("", "a file of variants begins with 'format: 1'"))
+        result.mistakes.append(("", "a file of variants begins with 'format: 1'"))
     for entry in entries:
         for what in _senseless(entry.spec):
-            read.say(entry.spec.name, what)
-    return read
+            result.say(entry.spec.name, what)
+    return result
 
 
 def _spec(name: str, values: dict[str, Any], *, own: bool) -> VariantSpec:
     renamed = {"library": "library_file"}
-    given = {renamed.get(key, key): value for key, value in values.items()}
-    return VariantSpec(**{"feature": name, **given, "name": name, "own": own})
+    fields = {renamed.get(key, key): value for key, value in values.items()}
+    return VariantSpec(**{"feature": name, **fields, "name": name, "own": own})
 
 
 def _senseless(spec: VariantSpec) -> Iterator[str]:
     """Mistake of an entry whose every value is right by itself."""
     allowed = (*_WORDS, *([spec.parameter.value] if spec.parameter else []))
     values = [value for _, value in (*spec.environment, *spec.options)]
-    used = [word for value in values for word in _BRACES.findall(value)]
-    for word in sorted({word for word in used if word not in allowed}):
+    words = [word for value in values for word in _BRACES.findall(value)]
+    for word in sorted({word for word in words if word not in allowed}):
         yield f"'{{{word}}}' stands for nothing here: known are {_braced(allowed)}"
-    if spec.parameter is not None and spec.parameter.value not in used:
+    if spec.parameter is not None and spec.parameter.value not in words:
         yield f"nothing holds its parameter '{{{spec.parameter.value}}}'"
     if any("{ranks}" not in value and _BRACES.search(value) for _, value in spec.options):
         yield "an option can hold '{ranks}' alone"
@@ -199,8 +199,8 @@ def _flag(value: str) -> bool:
     return value.lower() == "true"
 
 
-def _pairs(found: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(found.items()))
+def _pairs(values: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(values.items()))
 
 
 _T = TypeVar("_T")

@@ -52,7 +52,7 @@ def paths_past(
     specs = catalog.load_catalog().specs
     thresholds = {one.without: one.threshold for one in specs if one.without and one.threshold}
     tunable = [one for one in collectives if one.is_tunable]
-    found: list[PathPast] = []
+    paths: list[PathPast] = []
     for spec in (one for one in specs if one.name.endswith(_OFF)):
         if any(variables.get(name) == value for name, value in spec.environment):
             continue
@@ -60,12 +60,12 @@ def paths_past(
         for collective in tunable:
             here = replace(site, collectives=(collective,))
             if site.library is not None and availability.why_absent(spec, here) is None:
-                found += [
+                paths += [
                     one
                     for calls in spec.calls
                     for one in _past(spec, calls, here, collective, limit)
                 ]
-    return tuple(found)
+    return tuple(paths)
 
 
 def _limit(threshold: Threshold | None, variables: Mapping[str, str]) -> int | None:
@@ -101,10 +101,10 @@ def _past(
     ]
 
 
-def sentences(found: Sequence[PathPast]) -> tuple[str, ...]:
+def sentences(paths: Sequence[PathPast]) -> tuple[str, ...]:
     """One for each path and range: which collectives, from which to which size, and the switch."""
     by_range: dict[PathPast, list[str]] = {}
-    for one in found:
+    for one in paths:
         key = replace(one, collective=Collective.ALL_REDUCE)
         by_range.setdefault(key, []).append(one.collective.value)
     return tuple(
@@ -127,11 +127,11 @@ def _span(one: PathPast) -> str:
     return f"from {first} on" if one.max_nbytes >= MAX_NBYTES else f"from {first} to {last}"
 
 
-def takes_all(found: Iterable[PathPast], collective: Collective, low: int, high: int) -> bool:
+def takes_all(paths: Iterable[PathPast], collective: Collective, low: int, high: int) -> bool:
     """Whether it is sure that no call of a collective between two sizes asks a tuner."""
     spans = sorted(
         (one.min_nbytes, one.max_nbytes)
-        for one in found
+        for one in paths
         if one.is_sure and one.collective is collective
     )
     for first, last in spans:

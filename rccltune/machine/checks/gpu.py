@@ -115,12 +115,12 @@ def check_other_users(host: HostState) -> Iterator[Finding]:
         return
     for oam in host.system.oams:
         place = f"{DEVICES}/{oam.address}.0/mem_info_vram_used"
-        used = host.root.number(place)
-        if used is not None and used > _USED_BYTES:
+        n_bytes = host.root.number(place)
+        if n_bytes is not None and n_bytes > _USED_BYTES:
             yield warns(
                 "memory-in-use",
-                f"{used / (1 << 30):.1f} GiB of {oam.address} are in use, by a process that is not "
-                "seen here",
+                f"{n_bytes / (1 << 30):.1f} GiB of {oam.address} are in use, by a process that is "
+                "not seen here",
                 f"/{place}",
                 remedy="sudo fuser -v /dev/kfd shows it; outside this container, perhaps.",
                 spoils=True,
