@@ -123,7 +123,7 @@ def test_the_median_is_numpys(values: list[list[float]]) -> None:
 # --- comparing -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rng() -> np.random.Generator:
     """The same noise in every run."""
     return np.random.default_rng(7)

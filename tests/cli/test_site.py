@@ -21,12 +21,6 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Mode
 
 
-@pytest.fixture(autouse=True)
-def no_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without GPUs, whatever this one has: fewer than the ranks would be refused."""
-    monkeypatch.setenv("RCCLTUNE_SYSROOT", str(tmp_path))
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Path:
     """A benchmark that does nothing, in a folder of its own."""
@@ -49,9 +43,10 @@ def wish(bench: Path, **more: object) -> SiteRequest:
     [(b"\x7fELF\0RCCL_FORCE_TREE_SIMPLE\0", True), (b"\x7fELF\0RCCL_LL128_FORCE_ENABLE\0", False)],
 )
 def test_a_library_with_the_change_is_known_by_its_variable(
-    bench: Path, tmp_path: Path, content: bytes, patched: bool
+    bench: Path, gpus: Callable[[int], None], tmp_path: Path, content: bytes, patched: bool
 ) -> None:
     """--librccl of a stock build does not make Tree+Simple measurable; file and folder both do."""
+    gpus(2)
     library = tmp_path / "lib" / "librccl.so.1"
     library.parent.mkdir()
     library.write_bytes(content)
@@ -68,12 +63,17 @@ def test_a_library_with_the_change_is_known_by_its_variable(
     [("2.20.5+hip6.2", "RCCL 2.20.5"), ("2.28.3+hip7.11", None)],
 )
 def test_the_library_that_is_loaded_is_what_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tunerless: str | None
+    gpus: Callable[[int], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    tunerless: str | None,
 ) -> None:
     """Not the first one that lies about: --librccl and LD_LIBRARY_PATH both go by the loader."""
     compiler = shutil.which("cc")
     if compiler is None or shutil.which("ldd") is None:
         pytest.skip("no compiler, or no ldd")
+    gpus(2)
     folder, bench = tmp_path / "lib", tmp_path / "bench"
     for one in (folder, bench):
         one.mkdir()
