@@ -77,8 +77,9 @@ _FOREIGN: Final = {
     FileKind.PARAM: r"COMMS-RES",
     FileKind.MSCCLPP: r"^#\s+in-place\s+out-of-place\s*\n#\s+size\s+count\s+time ",
 }
-# Its first line that is no comment opens a message.
-_TEXTPROTO: Final = re.compile(r"(?:\s*#.*\n|\s*\n)*\s*[a-z]\w*\s*\{\s*\n")
+# Its first line that is no comment opens a message. Each line is matched in one way only: with two,
+# some dozen blank lines would take minutes.
+_TEXTPROTO: Final = re.compile(r"(?:[^\S\n]*(?:#.*)?\n)*[^\S\n]*[a-z]\w*\s*\{\s*\n")
 # A table of rccl-tests or nccl-tests is read wherever it stands, also in an article with others.
 _TESTS: Final = re.compile(r"^#\s+size\s+count\s+type\b", re.MULTILINE)
 _HEAD: Final = 16384

@@ -18,9 +18,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import yamls
+from builds import make_session_once
 
 import rccltune
 from rccltune import api, plugin
+from rccltune.model.defaults import SESSION
 from rccltune.model.errors import (
     CommandLineError,
     InputFileError,
@@ -53,18 +55,21 @@ def small(path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session that was swept, chosen from and verified through these functions."""
     if not (plugin.native_folder() / "rccltune-perf").is_file():
         pytest.skip("this install has no rank program")
-    folder = tmp_path_factory.mktemp("api") / "session"
-    done = api.sweep(folder, **WISH, simulate=small(folder.parent / "node.yaml"))
-    assert done.n_samples > 0
-    emitted = api.emit_config(folder)
-    assert emitted.path is not None
-    api.verify(folder)
-    return folder
+
+    def make(place: Path) -> None:
+        folder = place / SESSION
+        done = api.sweep(folder, **WISH, simulate=small(place / "node.yaml"))
+        assert done.n_samples > 0
+        emitted = api.emit_config(folder)
+        assert emitted.path is not None
+        api.verify(folder)
+
+    return make_session_once(tmp_path_factory, "api", make)
 
 
 def test_samples_are_the_files(made: Path) -> None:

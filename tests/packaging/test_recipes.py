@@ -101,9 +101,8 @@ def test_what_the_recipes_name_exists(repository: Path) -> None:
     missing = []
     for said in quoted(repository):
         if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w-]+\.(py|pyi|c|h|map|md|txt|toml)|\w+/", said):
-            bare = said.rstrip("/")
-            at = rf"(^|/){re.escape(bare)}(/|$)"
-            found = any(re.search(at, file) for file in files) or said in ARTEFACTS
+            at = f"/{said.rstrip('/')}/"
+            found = any(at in f"/{file}/" for file in files) or said in ARTEFACTS
         elif re.fullmatch(r"_?[A-Za-z]\w*(\.\w+)?", said) and not said.endswith(KEPT):
             owner, _, name = said.rpartition(".")
             stems = {Path(file).stem for file in files}

@@ -46,9 +46,10 @@ def asked(*words: str | Path) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in lines[2:]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "names",
-    [ON_ONE_HOST[:1], pytest.param(ON_ONE_HOST[1:], marks=pytest.mark.long)],
+    [ON_ONE_HOST[:1], ON_ONE_HOST[1:]],
     ids=["one", "the others"],
 )
 def test_vendors_files_on_eight_ranks(shared_data: Path, names: tuple[str, ...]) -> None:

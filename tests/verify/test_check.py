@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -77,12 +78,13 @@ def test_a_rule_is_called_at_its_ends_and_at_powers_of_two() -> None:
 
 
 def test_rules_of_a_session_hold_until_something_differs(
-    swept: Path, capsys: pytest.CaptureFixture[str]
+    swept: Path, verified_once: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One good way, a file that was changed, and a rule that says what the library does."""
     assert run(["check", "s", "--quick"]) == 0
     assert "nobody verified these rules" in capsys.readouterr().out
-    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
+    shutil.rmtree(swept)
+    shutil.copytree(verified_once, swept)
     (rules,) = swept.glob("rccl_tuner*.csv")
     capsys.readouterr()
     assert run(["check", "s", "--json"]) == 0
@@ -109,19 +111,18 @@ def test_rules_of_a_session_hold_until_something_differs(
     assert lacks(capsys.readouterr().out, "not those that were verified") == []
 
 
-def test_a_rule_behind_another_is_no_change(swept: Path) -> None:
+def test_a_rule_behind_another_is_no_change(verified: Path) -> None:
     """As tune leaves it where a setting cannot be had everywhere; one more than verified is."""
-    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
-    (rules,) = swept.glob("rccl_tuner*.csv")
+    (rules,) = verified.glob("rccl_tuner*.csv")
     text = rules.read_text()
     (line,) = (one for one in text.splitlines() if one.startswith("allreduce,"))
     behind = line.replace("ring,simple", "tree,ll")
     rules.chmod(0o644)
     rules.write_text(text.replace(line, f"{line}\n{behind}").replace("#@ end 1", "#@ end 2"))
     assert run(["check", "s", "--quick"]) == 9
-    verdict = json.loads((swept / "verdict.json").read_text())
+    verdict = json.loads((verified / "verdict.json").read_text())
     assert verdict["fallbacks"] == 0
-    (swept / "verdict.json").write_text(json.dumps(verdict | {"fallbacks": 1}))
+    (verified / "verdict.json").write_text(json.dumps(verdict | {"fallbacks": 1}))
     assert run(["check", "s", "--quick"]) == 0
 
 
@@ -143,9 +144,9 @@ def test_a_deployed_folder_knows_the_gains_that_were_proven(tmp_path: Path) -> N
     assert read_deployed_rules(tmp_path, request).verified is None
 
 
-def test_a_deployed_folder_checks_itself(swept: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("verified")
+def test_a_deployed_folder_checks_itself(tmp_path: Path) -> None:
     """By its own script; a rule file that was changed there is seen without measuring."""
-    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
     assert run(["deploy", "folder", "s", "-q"]) == 0
     folder = tmp_path / "folder"
     node = Path(__file__).resolve().parents[2] / "examples/nodes/smallest.yaml"

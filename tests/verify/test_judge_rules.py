@@ -81,24 +81,25 @@ def judged(pairs: pd.DataFrame, rules: list[Rule], **more: Any) -> JudgedFile:  
 WIDE = rule(64 * KIB, 1 * MIB)
 
 
-def test_a_true_gain_is_kept_with_an_interval_that_holds_it() -> None:
+def test_a_true_gain_is_kept_with_an_interval_that_holds_it(is_quick: bool) -> None:
     """Over 60 files: 5 % is kept, and the interval of 95 % holds it in 95 of 100."""
     kept, holds = 0, 0
-    for seed in range(60):
+    n = 20 if is_quick else 60
+    for seed in range(n):
         (part,) = judged(drawn(lambda _: 1.05, rules=[WIDE], seed=seed), [WIDE]).rules
         kept += part.state is RuleState.PROVEN
         assert part.gain is not None
         holds += part.gain.low <= 1.05 <= part.gain.high
-    assert kept == 60
+    assert kept == n
     # The worse placement is shown, whose interval is a little low.
-    assert holds >= 0.9 * 60
+    assert holds >= 0.9 * n
 
 
-def test_a_file_of_the_librarys_own_choices_is_not_kept() -> None:
+def test_a_file_of_the_librarys_own_choices_is_not_kept(is_quick: bool) -> None:
     """100 null files of five rules each: at most 1 % keep anything, none is called slower."""
     rules = [rule(4**k * 4 * KIB, 4**k * 12 * KIB, line=k + 1) for k in range(5)]
     n_kept = n_slower = 0
-    for seed in range(100):
+    for seed in range(30 if is_quick else 100):
         parts = judged(drawn(lambda _: 1.0, rules=rules, seed=seed), rules).rules
         n_kept += any(one.is_kept for one in parts)
         whole = (one for one in parts if sum(one.line == each.line for each in parts) == 1)
@@ -475,11 +476,11 @@ def test_what_is_called_slower_is_shown_with_the_interval_that_says_so() -> None
     assert set(told) == {("looks slower", False), ("slower", True)}
 
 
-def test_of_equal_sides_hardly_a_size_is_called_slower() -> None:
+def test_of_equal_sides_hardly_a_size_is_called_slower(is_quick: bool) -> None:
     """As two H200 showed it: at 25 sizes of a file each 95 % interval erred in two files of three."""
     wide = [rule(GRID[20], GRID[-1])]
     wrong = 0
-    for seed in range(40):
+    for seed in range(15 if is_quick else 40):
         pairs = drawn(lambda _: 1.0, rules=wide, noise=0.01, seed=seed)
         wrong += any(one.verdict is Verdict.SLOWER for one in judged(pairs, wide).sizes)
     assert wrong <= 5

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import yamls
+from builds import make_session_once
 
 from rccltune.cli import run
+from rccltune.model.defaults import SESSION
 from rccltune.model.units import format_size
 from rccltune.rules.rule_file import read_rules
 
@@ -19,8 +22,8 @@ ADVICE = (
 )
 
 
-@pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="session")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As two H200: above 1 MiB ring/simple wins, and not with registered buffers."""
     raw = yamls.loaded(NODE.read_text(encoding="utf-8"))
     raw["release"]["rccl"] = "2.30.4"
@@ -31,16 +34,28 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     raw["variants"] = [{"name": "registered", "when": {"registered": True}}]
     slower = {"setting": "ring/simple", "variant": "registered"}
     raw["effects"] = [{**slower, "points": [[MIB, 1.0], [2 * MIB, 40.0]]}]
-    (tmp_path / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
+
+    def choose(folder: Path) -> None:
+        (folder / "node.yaml").write_text(yamls.dumped(raw), encoding="utf-8")
+        made, node = str(folder / SESSION), str(folder / "node.yaml")
+        words = ["--simulate", node, "--mode", "spx-nps1", "--collective", "all_reduce"]
+        sizes = ["--min-bytes", "16K", "--max-bytes", "8M", "--communicators", "2", "--np", "2"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("NCCL_GRAPH_REGISTER", raising=False)
+            if run(["sweep", *words, *sizes, "-o", made, "-q"]) == 4:
+                pytest.skip("this install has no rank program")
+        assert run(["emit-config", made, "-q"]) == 0
+
+    return make_session_once(tmp_path_factory, "registered", choose)
+
+
+@pytest.fixture
+def session(chosen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("NCCL_GRAPH_REGISTER", raising=False)
-    words = ["--simulate", "node.yaml", "--mode", "spx-nps1", "--collective", "all_reduce"]
-    sizes = ["--min-bytes", "16K", "--max-bytes", "8M", "--communicators", "2", "--np", "2"]
-    if run(["sweep", *words, *sizes, "-o", "s", "-q"]) == 4:
-        pytest.skip("this install has no rank program")
-    assert run(["emit-config", "s", "-q"]) == 0
-    return tmp_path / "s"
+    return shutil.copytree(chosen, tmp_path / "s")
 
 
 def test_a_rule_is_for_unregistered_buffers_where_registered_ones_are_slower(
@@ -69,7 +84,9 @@ def test_a_rule_is_for_unregistered_buffers_where_registered_ones_are_slower(
     Path("before.csv").write_text(
         "".join(f"{line}\n" for line in text.splitlines() if line[0] != "#")
     )
-    assert run(["verify", "s", "--rules", "before.csv", "--no-confirm"]) == 0
+    assert (
+        run(["verify", "s", "--rules", "before.csv", "--communicators", "4", "--no-confirm"]) == 0
+    )
     assert read_rules((session / "verified-before.csv").read_bytes()).rules[1].reg_buff == 0
     assert ADVICE in capsys.readouterr().out
 

@@ -135,17 +135,16 @@ def test_a_file_for_another_library_is_verified_for_this_one(swept: Path) -> Non
     assert not any("rccltune: warning" in log for log in logs)
 
 
-def test_a_verified_file_is_verified_again_in_a_smaller_range(swept: Path) -> None:
+def test_a_verified_file_is_verified_again_in_a_smaller_range(verified: Path) -> None:
     """Lines that an earlier verification wrote do not move the rules that are cut."""
-    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
-    text = rules_of(swept).read_text()
+    text = rules_of(verified).read_text()
     # One of the rules reaches beyond what was swept here.
     last = read_rules(text.encode()).rules[-1]
     row = text.splitlines()[(last.line or 0) - 1]
     longer = row.replace(f",{last.max_nbytes},", f",{last.max_nbytes + (8 << 20)},")
     Path("longer.csv").write_text(text.replace(row, longer))
     assert run(["verify", "s", "--rules", "longer.csv", "--communicators", "4", "-q"]) == 0
-    made = read_rules((swept / "verified-longer.csv").read_bytes())
+    made = read_rules((verified / "verified-longer.csv").read_bytes())
     assert made.findings == ()
     assert {rule.setting for rule in made.rules} <= {
         r.setting for r in read_rules(text.encode()).rules
@@ -159,7 +158,7 @@ def test_a_rule_that_is_slower_is_taken_out_and_with_keep_losers_named(
     """Tree with LL at a size where it is far slower, in somebody's file."""
     bad = tmp_path / "bad.csv"
     bad.write_text("allreduce,524288,1048576,tree,ll,-1,1,2,-1,-1\n")
-    assert run(["verify", "s", "--rules", "bad.csv", "--keep-losers"]) == 9
+    assert run(["verify", "s", "--rules", "bad.csv", "--communicators", "4", "--keep-losers"]) == 9
     told = capsys.readouterr()
     assert "Error: 1 rule of 1 does not stand" in told.err
     assert "deploy" not in told.err
@@ -170,7 +169,7 @@ def test_a_rule_that_is_slower_is_taken_out_and_with_keep_losers_named(
     assert "no rule is left" not in told.out
     assert bad.read_text().startswith("allreduce")
     assert not [*swept.glob("verdict*.json"), *swept.glob("refused*.json")]
-    assert run(["verify", "s", "--rules", "bad.csv"]) == 0
+    assert run(["verify", "s", "--rules", "bad.csv", "--communicators", "4"]) == 0
     (made,) = swept.glob("verified-bad.csv")
     assert not read_rules(made.read_bytes()).rules
     told = capsys.readouterr()
@@ -179,37 +178,36 @@ def test_a_rule_that_is_slower_is_taken_out_and_with_keep_losers_named(
 
 
 def test_a_look_at_the_delivered_file_leaves_its_verdict(
-    swept: Path, capsys: pytest.CaptureFixture[str]
+    verified: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """--keep-losers changes no file: the page and deploy go on saying that it is verified."""
-    assert run(["verify", "s", "--communicators", "4", "-q"]) == 0
-    before = {path: path.read_bytes() for path in swept.glob("*.*")}
+    before = {path: path.read_bytes() for path in verified.glob("*.*")}
     capsys.readouterr()
     assert run(["verify", "s", "--communicators", "4", "--keep-losers"]) in (0, 9)
     assert "deploy" not in capsys.readouterr().err
-    changed = {path.name for path in swept.glob("*.*") if before.get(path) != path.read_bytes()}
-    assert changed <= {"samples.csv"}
+    changed = {path.name for path in verified.glob("*.*") if before.get(path) != path.read_bytes()}
+    assert changed <= {"samples.csv", "session.json"}
 
 
-def test_a_session_that_was_verified_is_not_measured_again(swept: Path) -> None:
+def test_a_session_that_was_verified_is_not_measured_again(verified: Path) -> None:
     """The same command finds all its steps done, once the file is as it stays."""
-    assert run(["verify", "s", "-q"]) == 0
-    assert run(["verify", "s", "-q"]) == 0
-    before = sorted(swept.glob("runs/*/run.json"))
-    first = read_rules(rules_of(swept).read_bytes()).rules
-    assert run(["verify", "s", "-q"]) == 0
-    assert sorted(swept.glob("runs/*/run.json")) == before
-    again = read_rules(rules_of(swept).read_bytes()).rules
+    verify = ["verify", "s", "--communicators", "4", "-q"]
+    assert run(verify) == 0
+    before = sorted(verified.glob("runs/*/run.json"))
+    first = read_rules(rules_of(verified).read_bytes()).rules
+    assert run(verify) == 0
+    assert sorted(verified.glob("runs/*/run.json")) == before
+    again = read_rules(rules_of(verified).read_bytes()).rules
     assert [(one.min_nbytes, one.max_nbytes, one.setting) for one in again] == [
         (one.min_nbytes, one.max_nbytes, one.setting) for one in first
     ]
     # The library may be another one with a variable that it reads.
-    assert run(["verify", "s", "-q", "--env", "NCCL_BUFFSIZE=1048576"]) == 0
-    assert len(sorted(swept.glob("runs/*/run.json"))) > len(before)
+    assert run([*verify, "--env", "NCCL_BUFFSIZE=1048576"]) == 0
+    assert len(sorted(verified.glob("runs/*/run.json"))) > len(before)
     # And who reads the file is told.
-    verdict = json.loads((swept / "verdict.json").read_text())
+    verdict = json.loads((verified / "verdict.json").read_text())
     assert verdict["environment"] == {"NCCL_BUFFSIZE": "1048576"}
-    assert "with NCCL_BUFFSIZE=1048576 on both sides" in rules_of(swept).read_text()
+    assert "with NCCL_BUFFSIZE=1048576 on both sides" in rules_of(verified).read_text()
 
 
 def test_killed_in_the_midst_the_same_command_goes_on(swept: Path) -> None:
