@@ -127,7 +127,7 @@ def tune(
     confirms: SiteRequest | None = None,
     forced: PreparedPerfSweep | None = None,
 ) -> TuneResult:
-    """Sweep, fit, choose, write, draw, verify and report; what was done before is not done again.
+    """Sweep, choose, verify, confirm, draw and report; what was done before is not done again.
 
     Args:
         prepared: the sweep.
@@ -153,10 +153,12 @@ def tune(
         other_s = forced.expected_s + other_proof.total_s + other_proof.judging_s
         forced.measuring.name = forced.folder.name
 
-    def prove(session: PreparedPerfSweep, behind_s: float, site: _Proof | None = None) -> _Proof:
+    def prove(
+        session: PreparedPerfSweep, behind_s: float, first_proof: _Proof | None = None
+    ) -> _Proof:
         with signals.interruptible(), session.measuring.closing():
             duration = expected_proof(session)
-            compare_s = 0.0 if site is None else duration.judging_s
+            compare_s = 0.0 if first_proof is None else duration.judging_s
             session.measuring.after_s = behind_s + duration.total_s + compare_s
             swept = measure_with_perf(
                 session, reporter=reporter, command=command, force=force, stays=True
@@ -172,7 +174,7 @@ def tune(
             )
             session.measuring.after_s = behind_s + duration.judging_s + compare_s
             importing.join()
-            return _prove_session(session, swept, options, reporter, site)
+            return _prove_session(session, swept, options, reporter, first_proof)
 
     proof = prove(prepared, other_s + showing_s)
     result = _report_session(proof, reporter, confirms, other_s + showing_s)
@@ -213,7 +215,7 @@ def _prove_session(
     swept: SweepResult,
     options: ChoiceOptions,
     reporter: Reporter,
-    site: _Proof | None,
+    first_proof: _Proof | None,
 ) -> _Proof:
     """Choose, write and verify the rules of a sweep by the ranks that wait.
 
@@ -222,7 +224,7 @@ def _prove_session(
         swept: what came of it.
         options: of the choice.
         reporter: told what is worth telling.
-        site: of the site's own session, where this one has a variable more.
+        first_proof: of the site's own session, where this one has a variable more.
     """
     try:
         emitted = _choose_rules(prepared, options, reporter)
@@ -233,15 +235,15 @@ def _prove_session(
         prepared.measuring.close()
         _report_unproven(prepared.folder, reporter)
         raise
-    if site is None or proof.verified is None:
+    if first_proof is None or proof.verified is None:
         return proof
     from rccltune.verify.compare_files import is_better
 
-    rules = site.verified.standings if site.verified else ()
+    rules = first_proof.verified.standings if first_proof.verified else ()
     better = is_better(
         proof.verified.text,
         prepared.measuring,
-        site.prepared.measuring.table(),
+        first_proof.prepared.measuring.table(),
         [one for one in rules if one.is_kept],
         proof.verified.file.replicates,
     )
@@ -332,7 +334,8 @@ def _choose_rules(
 
 
 def _verify_file(proof: _Proof, options: ChoiceOptions, reporter: Reporter) -> _Proof:
-    """Verify the file, where it has rules; only then does one lie where jobs look for it."""
+    """Verify the file; one with rules lies where jobs look for it when it was verified."""
+    from rccltune.rules.writer import write_all
     from rccltune.verify.rewriting import drop_exports
     from rccltune.verify.verification import verify_rules
 
@@ -340,8 +343,8 @@ def _verify_file(proof: _Proof, options: ChoiceOptions, reporter: Reporter) -> _
     if emitted.path is None or emitted.environment_path is None:
         return proof
     if not emitted.count.rules:
-        write_atomically(emitted.path, emitted.text)
-        write_atomically(emitted.environment_path, emitted.environment_text)
+        empty = ((emitted.path, emitted.text), (emitted.environment_path, emitted.environment_text))
+        write_all(empty, overwrite=True, reporter=reporter)
         return proof
     request = _write_candidate(prepared, emitted, emitted.path, options)
     verified = verify_rules(

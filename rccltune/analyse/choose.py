@@ -48,7 +48,8 @@ def choose(samples: pd.DataFrame, options: ChoiceOptions | None = None) -> Choic
         options: the defaults unless given.
 
     Raises:
-        TooLittleDataError: no setting was measured beside the library's own choice.
+        TooLittleDataError: no setting was measured beside the library's own choice, no sample is
+            good, or all calls take a path that asks no tuner.
         CommandLineError: the baseline that was named was not measured.
     """
     options = options or ChoiceOptions()

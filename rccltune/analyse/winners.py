@@ -20,7 +20,7 @@ from rccltune.analyse.intervals import Array, Counts, Truths, nan_safe
 from rccltune.analyse.segmentation import NONE, fewest_zones, split_at_gaps, split_by_setting
 from rccltune.model.settings import Setting, Target
 
-# Losses that differ by less than this share of the tolerance are a tie: then fewer channels.
+# Losses are rounded to steps of this share of the tolerance; in one step fewer channels win.
 _TIE: Final = 0.1
 _PER_CHANNEL: Final = 1e-6
 
@@ -40,8 +40,8 @@ def find_winners(target: Target, gains: SettingGains, options: ChoiceOptions) ->
         Index of a setting in ``gains``, or :data:`NONE`, by size.
     """
     weight = _weights(target, gains.grid.nbytes, options)
-    loss, carries, none = _find_losses(gains, options, weight)
-    winners = fewest_zones(loss, carries, none)
+    loss, carries, library_loss = _find_losses(gains, options, weight)
+    winners = fewest_zones(loss, carries, library_loss)
     for sizes in split_at_gaps(gains.grid.nbytes):
         for part in split_by_setting(winners[sizes]):
             row, at = winners[sizes[part[0]]], sizes[part]
@@ -86,7 +86,7 @@ def _find_losses(
         # Nothing is proven to beat what nobody measured.
         is_good &= not options.proven
         loss, carries = regret, is_good
-        none = np.where(is_good.any(0), np.inf, 0.0)
+        library_loss = np.where(is_good.any(0), np.inf, 0.0)
     else:
         carries, least = wins(gains, options), least_gain(options)
         limit = np.fmax(tolerance, nan_safe(np.nanmin, np.where(carries, regret, np.nan), 0))
@@ -95,11 +95,11 @@ def _find_losses(
         library = gains.regret[n]
         loss = np.where((gains.gain >= least) | gains.restores, regret, library + least)
         carries = carries & is_good
-        none = np.where(carries.any(0), np.inf, weight * np.nan_to_num(library))
+        library_loss = np.where(carries.any(0), np.inf, weight * np.nan_to_num(library))
     channels = np.array([Setting.parse(name).channels or 0 for name in gains.names])
     tie = max(tolerance * _TIE, 1e-9)
     priced = weight * np.round(loss / tie) * tie + _PER_CHANNEL * channels[:, None]
-    return np.where(is_good, priced, np.inf), carries, none
+    return np.where(is_good, priced, np.inf), carries, library_loss
 
 
 def _weights(target: Target, nbytes: npt.NDArray[np.int64], options: ChoiceOptions) -> Array:

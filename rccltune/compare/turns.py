@@ -57,7 +57,7 @@ _TURNS: Final = ((A, B, B, A), (B, A, A, B))
 _MOST_FAILED: Final = 3
 
 # What is derived from the runs, until another one is there.
-_OF_RUNS: Final = ("_tables", "_whole", "captures", "same")
+_OF_RUNS: Final = ("_tables", "_run_that_counts", "captures", "same")
 
 Cell: TypeAlias = tuple[str, int]
 
@@ -170,17 +170,18 @@ class OngoingComparison:
 
     def between(self) -> dict[Collective, list[int]]:
         """Sizes in bytes beside those at which the sides differ, four an octave."""
-        sizes_by_collective: dict[Collective, list[int]] = {}
         judged = self.judged(only=COMPARE)
         differs = judged[judged["verdict"].isin([one.value for one in judge_sizes.DIFFERS])]
-        cells = set(zip(differs["collective"], differs["nbytes"], strict=True))
+        return self._sizes_beside(set(zip(differs["collective"], differs["nbytes"], strict=True)))
+
+    def _sizes_beside(self, cells: set[tuple[str, int]]) -> dict[Collective, list[int]]:
+        """Quarters of an octave beside each of these sizes, where a collective has some."""
+        beside: dict[Collective, list[int]] = {}
         for collective, sizes in self.scope.sizes.items():
             for low, high in itertools.pairwise(sizes):
                 if {(collective.value, low), (collective.value, high)} & cells:
-                    sizes_by_collective.setdefault(collective, []).extend(
-                        self._quarters(collective, low, high)
-                    )
-        return sizes_by_collective
+                    beside.setdefault(collective, []).extend(self._quarters(collective, low, high))
+        return beside
 
     def _quarters(self, collective: Collective, low: int, high: int) -> tuple[int, ...]:
         if not self.is_refined:
@@ -290,28 +291,32 @@ class OngoingComparison:
             }
             for calls in (self.untimed_calls(one) for one in self.sides)
         )
-        ran_by_cell: dict[Cell, str] = {}
+        how_known: dict[Cell, str] = {}
         for cell, (ran, answer) in first.items():
             other, other_answer = second.get(cell, (None, None))
             if ran is None or ran != other:
                 continue
             if ran.channels is not None:
-                ran_by_cell[cell] = "the same setting"
+                how_known[cell] = "the same setting"
             elif not any(one and one.channels for one in (answer, other_answer)) and (
                 self.scope.idle_source or answer == other_answer is not None
             ):
-                ran_by_cell[cell] = "the same setting, channels derived"
-        return ran_by_cell
+                how_known[cell] = "the same setting, channels derived"
+        return how_known
 
     # --- turns -----------------------------------------------------------------------------------
 
     def _take_turns(self, stage: str, calls: Sequence[CollectiveCall]) -> None:
         """Time both sides at these calls, but for those that are equal, wrong or failed."""
+        if self.is_inside:
+            # One start has all communicators of both sides.
+            self._turn(stage, 0, self.sides[0], calls, self._behind_s(stage))
+            return
         n_turns = self.n_starts * len(self.sides)
         for number in range(self.n_starts):
             order = self.sides if number % 2 == 0 else self.sides[::-1]
             for at, one in enumerate(order, start=number * len(self.sides) + 1):
-                later_s = 0.0 if self.is_inside else (n_turns - at) * self._turn_s(calls)
+                later_s = (n_turns - at) * self._turn_s(calls)
                 self._turn(stage, number, one, calls, later_s + self._behind_s(stage))
             if self.is_over or self._gave_up():
                 return
@@ -337,21 +342,15 @@ class OngoingComparison:
             return 0.0
         ratios = middle[B] / middle[A]
         cells = set(ratios.index[np.abs(np.log(ratios)) > np.log1p(self.margin)])
-        sizes = {
-            collective: {n for name, n in cells if name == collective.value}
-            for collective in self.scope.sizes
-        }
-        between = {one: set[int]() for one in sizes}
-        if stage == COMPARE:
-            for collective, differ in sizes.items():
-                for low, high in itertools.pairwise(self.scope.sizes[collective]):
-                    if {low, high} & differ:
-                        between[collective] |= set(self._quarters(collective, low, high))
+        between = self._sizes_beside(cells) if stage == COMPARE else {}
         n_turns = self.n_starts * len(self.sides)
         seconds = n_turns * self._turn_s(list(self.scope.only(between).calls()))
-        a, b = self.sides
+        a, b = self.sides[:2]
         if cells and a.shares != b.shares:
-            sizes_of_both = {one: sizes[one] | between[one] for one in sizes}
+            sizes_of_both = {
+                one: {n for name, n in cells if name == one.value} | {*between.get(one, ())}
+                for one in self.scope.sizes
+            }
             n_turns = self.n_starts * (len(self.sides) + 1)
             seconds += n_turns * self._turn_s(list(self.scope.only(sizes_of_both).calls()))
         return seconds
@@ -493,17 +492,17 @@ class OngoingComparison:
         if self.is_inside:
             if self._ranks is None:
                 self._ranks = self._stack.enter_context(self._waiting(one))
-            steps_made = self._make(self._ranks, left, until, show)
-            if steps_made.ended is not None:
+            run = self._make(self._ranks, left, until, show)
+            if run.ended is not None:
                 self._ranks = None
         else:
             with self._waiting(one) as ranks:
                 self._make(ranks, left, until, show)
-                steps_made = ranks.end()
-        self._keep(steps_made)
+                run = ranks.end()
+        self._keep(run)
         self.is_over = until is not None and time.monotonic() >= until
-        refuse_hidden_choices([steps_made])
-        self._look(steps_made)
+        refuse_hidden_choices([run])
+        self._look(run)
 
     def _waiting(self, one: MeasuredSide) -> AbstractContextManager[WaitingRanks]:
         return rank_program.waiting_ranks(
@@ -532,9 +531,9 @@ class OngoingComparison:
             def grown(n: int, before: int = before) -> None:
                 show(before + n)
 
-            steps_made = ranks.make({label: steps}, until=until, show=grown)
+            run = ranks.make({label: steps}, until=until, show=grown)
             before += len(steps)
-            if steps_made.ended is not None:
+            if run.ended is not None:
                 break
         return ranks.run
 
@@ -571,7 +570,8 @@ class OngoingComparison:
                     f"{sentence}, {'twice' if most == 2 else f'{most} times'}: "
                     "nothing can be compared",
                     where=str(run.folder / runs.LOG_FILE),
-                    hint="mend this side first; --timeout gives slow steps longer.",
+                    hint="mend this side first"
+                    + ("; --timeout gives slow steps longer." if one.cell else "."),
                 )
             is_out = one.cell is not None and one.cell in self.failed_cells(one.letter)
             self.reporter.say(f"{sentence}: {'the rest goes on' if is_out else 'tried once more'}")
@@ -684,9 +684,12 @@ class OngoingComparison:
         return joined
 
     @cached_property
-    def _whole(self) -> dict[tuple[str, int], int]:
-        """Run that counts of each communicator: it did not fail there, and has most steps."""
-        bounds: dict[tuple[str, int], tuple[int, int]] = {}
+    def _run_that_counts(self) -> dict[tuple[str, int], int]:
+        """Number of the run that counts of each communicator, by its purpose and number.
+
+        It is the one that has most of its steps, all of them done, and did not fail there.
+        """
+        best: dict[tuple[str, int], tuple[int, int]] = {}
         for run in self.runs:
             n_steps = Counter((one.label.purpose, one.label.number) for one in run.steps)
             unfinished = {(one.label.purpose, one.label.number) for one in run.steps[run.n_done :]}
@@ -696,12 +699,12 @@ class OngoingComparison:
                 failed = run.ended is not None and run.ended.failure is not None
                 if (purpose, number) in unfinished or (is_last and failed):
                     continue
-                known = bounds.get((purpose, number), (0, 0))
-                bounds[purpose, number] = max(known, (n, run.number))
-        return {name: run for name, (_, run) in bounds.items()}
+                known = best.get((purpose, number), (0, 0))
+                best[purpose, number] = max(known, (n, run.number))
+        return {name: run for name, (_, run) in best.items()}
 
     def _counts(self, run: int, number: int, purpose: str) -> bool:
-        return self._whole.get((purpose, number)) == run
+        return self._run_that_counts.get((purpose, number)) == run
 
     def judged(self, only: str | None = None) -> pd.DataFrame:
         """Verdicts by size of what was timed."""

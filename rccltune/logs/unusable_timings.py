@@ -29,8 +29,8 @@ def why_unusable_timings(
         run: of a log.
         rows: its samples, a row a timing, but for this column.
         curves: key of each curve, by its number in ``rows``.
-        ran: number of the setting that ran at each row.
-        settings: those numbers'.
+        ran: number of the setting that ran at each row, -1 where it is not known.
+        settings: by that number; the last one is None, for -1.
     """
     import numpy as np
 

@@ -70,7 +70,9 @@ def step_limit_s(line: str, first_us: float | None, n_ranks: int, hung_after_s: 
 
 
 def communicator_limit_s(first_us: float | None, n_ranks: int) -> float:
-    """Seconds that a communicator may take: ten times the first one's, and a minute at least.
+    """Seconds that a communicator may take: ten times the first one's, a minute at least.
+
+    The first one may take two minutes, and 2 s for each rank.
 
     Args:
         first_us: µs that the first one took; None while there is none.
@@ -174,17 +176,18 @@ def most_failures(failure: Failure | None) -> int:
 
 
 def find_excluded(
-    runs: Iterable[Run], table: pd.DataFrame | None = None, *, rules: str = ""
+    all_runs: Iterable[Run], table: pd.DataFrame | None = None, *, rules: str = ""
 ) -> tuple[ExcludedSetting, ...]:
     """Settings that are measured no more.
 
     Args:
-        runs: all runs of a session.
+        all_runs: of a session.
         table: their rows (:mod:`rccltune.ranks.rows`), of which wrong results are looked at;
             None looks at how runs ended alone.
-        rules: digest of a rule file whose rules are looked at instead of settings.
+        rules: digest of a rule file; ends under its rules are looked at instead of those of
+            settings.
     """
-    by_number = {run.number: run for run in runs}
+    by_number = {run.number: run for run in all_runs}
     failures: dict[tuple[Collective, Setting], list[tuple[Run, Failure]]] = {}
     for run in by_number.values():
         end = run.ended

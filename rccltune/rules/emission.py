@@ -20,6 +20,7 @@ from rccltune.model.measurement import Caution, Fingerprint, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.rule import RuleCount
 from rccltune.model.settings import LL128_FORCED, Scale, Target
+from rccltune.model.vocabulary import TUNABLE
 from rccltune.model.zone import UnselectableSetting, Zone
 from rccltune.overwritten import KEEPING_PROTOCOLS, losses
 from rccltune.releases import name_library
@@ -84,7 +85,8 @@ class EmittedRules:
         environment_text: of the exports.
         needs: what the rules need to be exported.
         placement: of ranks, the only one that the rules are for; None where they are for any.
-        is_kept: verified rules lie at ``path``; neither they nor their exports were replaced.
+        is_kept: verified rules lie at ``path``; neither they nor their exports were replaced, and
+            ``needs`` is theirs. ``text``, ``choice`` and ``count`` are of the new choice.
         choice: as the session's choice.json is to have it.
     """
 
@@ -157,7 +159,8 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
     """Choose rules, and say what would be written and where; nothing is.
 
     Raises:
-        TooLittleDataError: fewer than two settings to choose between.
+        TooLittleDataError: nothing to choose between (:func:`rccltune.analyse.choose.choose`), or
+            nothing of a collective for which a library asks tuners.
         CommandLineError: options that exclude each other; ranks in several placements.
         SessionError: no session.
     """
@@ -171,9 +174,9 @@ def choose_rules(request: EmitRequest, *, reporter: Reporter) -> EmittedRules:
         choice = replace(choice, zones=bits.zones)
     if not choice.zones:
         raise TooLittleDataError(
-            "there is nothing to choose from: no collective has two settings that a rule can name",
+            "no rule can do anything: nothing was measured of a collective that asks a tuner",
             where=str(request.folder),
-            hint="measure or import forced settings (--algorithm, --protocol) beside these.",
+            hint=f"measure one of {', '.join(one.value for one in TUNABLE)}.",
         )
     if not is_vendor_told(fitted):
         reporter.say(VENDOR_UNKNOWN)

@@ -78,10 +78,12 @@ class SizeAnswers:
         """The answer, and the rule before it that would have answered if it could be chosen."""
         answer = answers[0]
         reason = self._explain_what_ran(key, record, answer, len(answers))
-        before = [one for one in self._find_rules(key) or () if (one.line or 0) < answer.line]
+        before = [
+            one for one in self._knowledge.find_rules(key) or () if (one.line or 0) < answer.line
+        ]
         if not before or describe_conditions(before[0]) or before[0].setting == answer.setting:
             return reason
-        first = self._explain_not_selectable(before[0], key, record)
+        first = explain_not_selectable(before[0], key, record, self._job, self._knowledge)
         return Reason(reason.kind, f"{reason.text}; {first.text}", reason.remedy or first.remedy)
 
     def _explain_what_ran(
@@ -109,13 +111,13 @@ class SizeAnswers:
             return self._explain_overwritten(key, answer.setting, text, other[0])
         # Other types, or calls of a group, whose sum the tuner was asked about.
         more = f"; other calls ran {', '.join(sorted(map(str, other)))}" if other else ""
-        return self._explain_hit(f"{text}, and that ran{more}")
+        return self._check_library(f"{text}, and that ran{more}")
 
     def _explain_unseen(self, key: Key, setting: Setting, text: str) -> Reason:
         """The answer by the release, where it is known and nothing says what ran."""
         row = self._knowledge.find_overwrite(self._job.library, key, setting)
         if row is None:
-            return self._explain_hit(f"{text}; nothing here says what ran")
+            return self._check_library(f"{text}; nothing here says what ran")
         return Reason(
             AnswerKind.OVERWRITTEN,
             f"{text}, and nothing here says what ran: {self._describe_overwrite(row, key)}",
@@ -146,10 +148,14 @@ class SizeAnswers:
         words = row.words((key.collective,), key.where.n_ranks or 0)
         return f"{self._job.library}{builds}: {words}"
 
-    def _explain_hit(self, text: str, kind: AnswerKind = AnswerKind.HIT) -> Reason:
-        """The setting of a rule ran, which may have been measured with another library."""
+    def _check_library(self, text: str, kind: AnswerKind = AnswerKind.HIT) -> Reason:
+        """A rule that took effect, unless it was measured with another library than this one."""
         measured, loaded = self._knowledge.file_libraries, self._job.library
-        if measured and loaded is not None and not any(_is_same(one, loaded) for one in measured):
+        if (
+            measured
+            and loaded is not None
+            and not any(_is_same_release(one, loaded) for one in measured)
+        ):
             names = ", ".join(measured)
             return Reason(
                 AnswerKind.OTHER_LIBRARY,
@@ -161,14 +167,14 @@ class SizeAnswers:
     # --- asked, and no answer ---------------------------------------------------------------------
 
     def _explain_unanswered(self, key: Key, record: SizeRecord) -> Reason:
-        rules = self._find_rules(key)
+        rules = self._knowledge.find_rules(key)
         if rules is None:
             return self._explain_code(record)
         if not rules:
             return self._explain_hole(key)
         out = next((rule for rule in rules if not is_offered(rule, record)), None)
         if out is not None:
-            return self._explain_not_selectable(out, key, record)
+            return explain_not_selectable(out, key, record, self._job, self._knowledge)
         rule = next(filter(describe_conditions, rules), None)
         if rule is not None:
             remedy = plugin_reasons()["R25"].remedy
@@ -221,9 +227,6 @@ class SizeAnswers:
             f"measure these sizes and choose anew: {commands}",
         )
 
-    def _explain_not_selectable(self, rule: Rule, key: Key, record: SizeRecord) -> Reason:
-        return explain_not_selectable(rule, key, record, self._job, self._knowledge)
-
     # --- not asked, or nobody wrote it down -------------------------------------------------------
 
     def _explain_unasked(self, key: Key, record: SizeRecord) -> Reason:
@@ -241,7 +244,7 @@ class SizeAnswers:
                 remedies.TELL_PLUGIN,
             )
         if record.ran and "applied" in job.first_lines:
-            if self._find_rules(key) is not None:
+            if self._knowledge.find_rules(key) is not None:
                 return self._explain_unanswered(key, record)
             ran = ", ".join(str(one) for one in record.ran if one is not None)
             text = f"{job.table_name} has none here; {ran or 'another'} ran"
@@ -250,7 +253,7 @@ class SizeAnswers:
 
     def _explain_by_file(self, key: Key, record: SizeRecord) -> Reason:
         """No word of a tuner on this size: what ran is compared with the file."""
-        rules = self._find_rules(key)
+        rules = self._knowledge.find_rules(key)
         ran = [one for one in record.ran if one is not None]
         if rules is not None and not rules:
             return self._explain_hole(key)
@@ -266,20 +269,20 @@ class SizeAnswers:
 
     def _explain_same_ran(self, key: Key, rule: Rule, ran: Setting) -> Reason:
         if self._has_hits(key.where, rule) and not self._has_unselectable(key.where):
-            return self._explain_hit(f"the rule of line {rule.line} was hit, and {ran} ran")
+            return self._check_library(f"the rule of line {rule.line} was hit, and {ran} ran")
         text = f"{ran} ran, which is what the rule of line {rule.line} asks for"
         if self._job.table is not None:
-            return self._explain_hit(text)
+            return self._check_library(text)
         # The library may have chosen it by itself; only the plugin's own word is proof.
         text = f"{text}; nothing here says that the plugin answered"
-        return self._explain_hit(text, AnswerKind.AS_RULE)
+        return self._check_library(text, AnswerKind.AS_RULE)
 
     def _explain_other_ran(self, key: Key, record: SizeRecord, rule: Rule, ran: Setting) -> Reason:
         job, setting = self._job, rule.setting
         is_hit, is_out = self._has_hits(key.where, rule), self._has_unselectable(key.where)
         is_without_bandwidth = (key.collective, cell_of(setting)) in job.unselectable_cells
         if is_without_bandwidth or (is_out and not is_hit):
-            return self._explain_not_selectable(rule, key, record)
+            return explain_not_selectable(rule, key, record, self._job, self._knowledge)
         overwrite = self._knowledge.find_overwrite(job.library, key, setting)
         if (is_hit and not is_out) or overwrite is not None:
             text = f"rule of line {rule.line} answered {setting}"
@@ -341,9 +344,6 @@ class SizeAnswers:
         types = sorted(record.call_types, key=str) or [TypeAndOperation(None, None)]
         return find_paths_around(key, types, self._job)
 
-    def _find_rules(self, key: Key) -> tuple[Rule, ...] | None:
-        return self._knowledge.find_rules(key)
-
 
 def answer_by_summary(
     where: CommunicatorScale, job: JobLogs, ran: Sequence[Setting] = ()
@@ -394,10 +394,10 @@ def _list_ran(ran: Sequence[Setting]) -> str:
 
 def _differs(requested: Setting, ran: Setting) -> bool:
     """Whether another algorithm or protocol ran; channels are an upper bound and tell nothing."""
-    return Setting.contradicts(requested, cell_of(ran))
+    return requested.contradicts(cell_of(ran))
 
 
-def _is_same(measured: str, loaded: str) -> bool:
+def _is_same_release(measured: str, loaded: str) -> bool:
     """Whether two libraries are of one family and release; builds of one release count as one."""
     one, other = measured.split(), loaded.split()
     same_family = len(one) < 2 or one[0] == other[0]

@@ -73,10 +73,11 @@ def are_several_ranks_known(job: JobLogs) -> bool:
 def find_differences(job: JobLogs) -> Iterator[tuple[str, list[str]]]:
     """Differences in what ranks were given, and the lines that show it."""
     for where, starts in job.starts.items():
-        n_files, n_ways = len({one.sha256 for one in starts} - {""}), len({o.how for o in starts})
+        n_files = len({one.sha256 for one in starts} - {""})
+        have_rules = {one.how == "rules" for one in starts}
         if n_files > 1:
             yield f"{n_files} different rule files were read by {where}", list(starts.values())
-        if n_ways > 1 and where is not NOWHERE:
+        if len(have_rules) > 1 and where is not NOWHERE:
             yield f"some ranks of {where} have rules and others none", list(starts.values())
     for name, values in sorted(job.variables.items()):
         if len(values) > 1 and name in _SAME_ON_RANKS:
