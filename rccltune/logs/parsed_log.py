@@ -123,8 +123,7 @@ def read_stream(lines: Iterable[bytes], name: str, stated: StatedFacts, launch: 
         OutputError: no row in it, or it does not say what samples need.
         CommandLineError: it is not what the launcher asked for.
     """
-    resolver = Resolver(name, stated)
-    resolver.is_trusted = True
+    resolver = Resolver(name, stated, is_trusted=True)
     return _read_text(unwrap_lines(lines), resolver, launch)
 
 

@@ -43,14 +43,24 @@ _ASSUMABLE: Final = (
 
 
 class Resolver:
-    """Turns what a file says into keys of curves, with one user's options beside it."""
+    """Turns what a file says into keys of curves, with one user's options beside it.
 
-    def __init__(self, name: str, stated: StatedFacts) -> None:
+    Attributes:
+        notices: weaknesses of the file so far.
+        is_mixed: something chose what some runs ran, and nothing what others did; set when all
+            runs are read.
+        environment: variables beside the settings, of the runs that
+            :meth:`keep_one_environment` kept; None where the file names none.
+        n_runs: how many it kept.
+    """
+
+    def __init__(self, name: str, stated: StatedFacts, *, is_trusted: bool = False) -> None:
         """Check the assumptions.
 
         Args:
             name: file name for messages.
             stated: options and assumptions.
+            is_trusted: whoever stated them started the benchmark, and knows what ran.
 
         Raises:
             CommandLineError: an assumption that nothing can be made of.
@@ -76,8 +86,7 @@ class Resolver:
                 hint=f"write one of {', '.join(DTYPE_BYTES)}.",
             )
         self.is_mixed = False
-        # Whoever started the benchmark knows what ran.
-        self.is_trusted = False
+        self.is_trusted = is_trusted
         self.environment: dict[str, str] | None = None
         self.n_runs = 1
         self._keys: dict[LogFacts, CurveKey] = {}
