@@ -57,7 +57,7 @@ _TURNS: Final = ((A, B, B, A), (B, A, A, B))
 _MOST_FAILED: Final = 3
 
 # What is derived from the runs, until another one is there.
-_OF_RUNS: Final = ("_tables", "_run_that_counts", "captures", "same")
+_OF_RUNS: Final = ("_run_that_counts", "captures", "same")
 
 Cell: TypeAlias = tuple[str, int]
 
@@ -130,6 +130,10 @@ class OngoingComparison:
     is_over: bool = False
     runs: list[Run] = field(default_factory=list)
     _rows: dict[int, pd.DataFrame] = field(default_factory=dict)
+    # By side: which rows of which runs, and their table.
+    _tables: dict[str, tuple[tuple[tuple[int, int], ...], pd.DataFrame]] = field(
+        default_factory=dict
+    )
     # Ranks that stay, where one process is both sides.
     _ranks: WaitingRanks | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -609,19 +613,15 @@ class OngoingComparison:
 
     def table(self, one: MeasuredSide) -> pd.DataFrame:
         """Rows of a side's runs; inside a process those of both."""
-        return self._tables[one.letter]
-
-    @cached_property
-    def _tables(self) -> dict[str, pd.DataFrame]:
-        def rows_of(mine: Iterable[Run]) -> pd.DataFrame:
-            table = rows.rows_of_runs(mine, self._rows)
+        mine = self.runs_of(one)
+        state = tuple((run.number, run.n_done) for run in mine)
+        letters = A + B if self.is_inside else one.letter
+        known = self._tables.get(letters)
+        if known is None or known[0] != state:
             # A table without rows has numbers in every column.
-            texts: pd.DataFrame = table.astype({"purpose": "object"})
-            return texts
-
-        if self.is_inside:
-            return dict.fromkeys((A, B), rows_of(self.runs))
-        return {one.letter: rows_of(self.runs_of(one)) for one in self.sides}
+            table = rows.rows_of_runs(mine, self._rows).astype({"purpose": "object"})
+            known = self._tables[letters] = state, table
+        return known[1]
 
     def runs_of(self, one: MeasuredSide) -> list[Run]:
         """Runs of a side; inside a process those of both."""

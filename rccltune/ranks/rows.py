@@ -49,6 +49,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rccltune.model.errors import OutputError
@@ -105,6 +106,7 @@ def rows_of_runs(
     return ordered
 
 
+@cache
 def _empty_table() -> pd.DataFrame:
     """A table without rows, with the kinds of columns that all have."""
     import pandas as pd

@@ -112,6 +112,8 @@ distributed.destroy_process_group()
 """
 
 
+# Each run loads PyTorch three times; marks without it are read above.
+@pytest.mark.long
 def test_ranks_of_pytorch_are_read(tmp_path: Path, repository: Path) -> None:
     """Two ranks under gloo say what their steps took; gloo loads no tuner, and that is the answer."""
     python = torch_python()

@@ -141,8 +141,21 @@ int main(int argc, char **argv)
 """
 
 
-@pytest.mark.parametrize("name", MPI)
-@pytest.mark.parametrize("built", ["openmpi5", "openmpi4", "mpich"])
+# Each launcher with a program of its own MPI, and both families with the other's.
+QUICK = {
+    *(("openmpi5", "openmpi5"), ("openmpi4", "openmpi4"), ("mpich", "mpich"), ("intel", "mpich")),
+    *(("openmpi5", "mpich"), ("mpich", "openmpi5")),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "built"),
+    [
+        pytest.param(name, built, marks=[pytest.mark.long] * ((name, built) not in QUICK))
+        for built in ("openmpi5", "openmpi4", "mpich")
+        for name in MPI
+    ],
+)
 def test_ranks_meet_exactly_where_we_say_that_they_do(
     real: Real, tmp_path: Path, name: str, built: str
 ) -> None:

@@ -60,7 +60,7 @@ def test_eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One node of eight whole MI300X; RCCL 2.27.7 registers nothing by itself."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NCCL_GRAPH_REGISTER", raising=False)
-    table = sweep("--mode", "spx-nps1", "--simulate", "mi300x")
+    table = sweep("--mode", "spx-nps1", "--simulate", "mi300x", "--communicators", "1")
     is_obeyed(table, "ring/ll", "ring/simple", "tree/ll")
     assert told(table) == {("loop", "0"), ("graph", "0")}
 

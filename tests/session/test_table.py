@@ -79,9 +79,7 @@ def read(folder: Path, text: str | bytes, n_rows: int | None = None) -> pd.DataF
 
 
 @given(st.lists(SAMPLES, max_size=30))
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_samples_survive_their_csv(tmp_path: Path, samples: list[Sample]) -> None:
     """Writing and reading is the identity, whatever names a file used."""
     made = frame(samples)
