@@ -24,7 +24,8 @@ SWEEP = "mode: cpx-nps4\ncollective: [all_reduce]\nmin_bytes: 4K\n"
 RULES = "rccltune-session/rccl_tuner_gfx942_cpx-nps4.csv"
 # A session with rules, and a job under them on the same simulated node.
 FURNISHED = (
-    "rccltune sweep -q --mode cpx-nps4 --min-bytes 16K --setting tree/ll --setting ring/simple",
+    "export RCCLTUNE_CLI_SWEEP_MODE=cpx-nps4",
+    "rccltune sweep -q --min-bytes 16K --communicators 1 --setting tree/ll --setting ring/simple",
     "rccltune emit-config -q",
     # As whoever verifies the rules leaves them: one launch of each setting proves nothing.
     f"sed -i '/^# UNPROVEN:/d' {RULES}",

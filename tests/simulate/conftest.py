@@ -22,7 +22,13 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Sim:
     given = os.environ.get("RCCLTUNE_TEST_SIM")
     scratch = tmp_path_factory.mktemp("nodes")
     source = ROOT / "native_plugin/sim"
-    folder = Path(given) if given else built(tmp_path_factory, "sim-build", source, [])
+    if given:
+        folder = Path(given)
+    else:
+        plugins = [f"sim_testplugin_v{one}" for one in ("none", *"23456", "23456")]
+        # Compiled as fast as can be: what it does is the same.
+        options = ["-DCMAKE_BUILD_TYPE=Debug"]
+        folder = built(tmp_path_factory, "sim-build", source, options, "rccltune_sim", *plugins)
     mpirun = Path(sys.executable).parent / "mpirun"
     return Sim(folder=folder, scratch=scratch, mpirun=mpirun if mpirun.exists() else None)
 
