@@ -23,7 +23,7 @@ from rccltune.ranks import rows, runs
 # Every process of a test inherits it.
 MARK: Final = "TEST_OF_PERF"
 PATIENCE_S: Final = 60.0
-SIZES: Final = ("--min-bytes", "4K", "--max-bytes", "16M", "--factor", "8")
+SIZES: Final = ("--min-bytes", "512", "--max-bytes", "2M", "--factor", "8")
 WHERE: Final = ("--mode", "spx-nps1", "--collective", "all_reduce")
 
 

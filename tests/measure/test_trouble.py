@@ -163,7 +163,7 @@ def test_a_path_that_asks_nobody_loses_its_rows(
         ],
     )
     assert ground.sweep(*SETTINGS) == 0
-    assert "4 KiB to 32 KiB: the library asked no tuner" in capsys.readouterr().out
+    assert "512 B to 32 KiB: the library asked no tuner" in capsys.readouterr().out
     samples = ground.samples()
     forced = samples[samples["setting"] == "ring/ll"]
     assert set(forced.query("nbytes <= 65536")["unusable"]) == {"bypassed"}

@@ -78,8 +78,9 @@ def enable(repository: Path, *arguments: str | Path) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("shape", CONDITIONS)
-@pytest.mark.parametrize("layout", ["", "projects/rccl"])
+@pytest.mark.parametrize(
+    ("shape", "layout"), [*((shape, "") for shape in CONDITIONS), ("two-archs", "projects/rccl")]
+)
 def test_the_variable_and_it_alone_fills_the_cell(
     repository: Path, tmp_path: Path, shape: str, layout: str
 ) -> None:
