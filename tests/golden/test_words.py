@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,19 @@ def test_no_help_has_a_word_of_the_house(capsys: pytest.CaptureFixture[str]) -> 
     assert [line for line in text.splitlines() if WORDS.search(line)] == []
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a module's tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def sentences(path: Path) -> list[tuple[int, str]]:
     """Strings of a module that are more than a name, without docstrings of the code."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = nodes_of(path)
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    documented = (node for node in ast.walk(tree) if isinstance(node, owners))
+    documented = (node for node in nodes if isinstance(node, owners))
     docs = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
     # What is counted, and the head of a column, is one word that is read.
     read = {
         id(given)
@@ -86,7 +93,7 @@ def sentences(path: Path) -> list[tuple[int, str]]:
     }
     return [
         (node.lineno, node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in docs
@@ -102,14 +109,13 @@ NAMED = re.compile(
 
 def docstrings(path: Path) -> list[tuple[str, str]]:
     """Of the module and of all that is in it, without names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
         (
             getattr(node, "name", "the module"),
             NAMED.sub("", ast.get_docstring(node, clean=False) or ""),
         )
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, owners)
     ]
 
