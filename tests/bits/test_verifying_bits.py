@@ -30,24 +30,6 @@ SESSION = Path("rccltune-session")
 OTHERS = ("tree,ll,4", "tree,ll,8", "tree,ll,-1", "ring,ll,1", "ring,simple,4", "ring,simple,-1")
 
 
-@pytest.fixture
-def rules(two_orders: Path) -> Path:
-    """A session's rule file with ``#@ bits``, of four ranks."""
-    sweep = [
-        "sweep",
-        "--simulate",
-        two_orders.name,
-        "--mode",
-        "spx-nps1",
-        "--collective",
-        "all_reduce",
-    ]
-    sizes = ["--min-bytes", "16K", "--max-bytes", "1M", "--factor", "8"]
-    assert run([*sweep, *sizes, "--same-bits", "--communicators", "1"]) == 0
-    assert run(["emit-config", "--same-bits"]) == 0
-    return next(SESSION.glob("rccl_tuner*.csv"))
-
-
 def test_slower_rules_stay_as_they_are(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is trimmed; what they cost and gain is said, and kept."""
     before = read_rules(rules.read_bytes()).rules
