@@ -98,6 +98,7 @@ def test_what_the_recipes_name_exists(repository: Path) -> None:
         for file in files
         if file.endswith((".py", ".c", ".h", ".txt")) and (repository / file).exists()
     )
+    lines = code.splitlines()
     missing = []
     for said in quoted(repository):
         if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?|[\w-]+\.(py|pyi|c|h|map|md|txt|toml)|\w+/", said):
@@ -107,7 +108,8 @@ def test_what_the_recipes_name_exists(repository: Path) -> None:
             owner, _, name = said.rpartition(".")
             stems = {Path(file).stem for file in files}
             defined = rf"(def |class |#define |set\(){name}\b|^\W*(\"{name}\"|{name}\b(: [^=\n]+)?( =|,$|:| -))"
-            found = name in stems | PROGRAMS or bool(re.search(defined, code, re.MULTILINE))
+            with_name = "\n".join(line for line in lines if name in line)
+            found = name in stems | PROGRAMS or bool(re.search(defined, with_name, re.MULTILINE))
             found = found and (not owner or owner in stems or f"class {owner}" in code)
         else:
             continue
