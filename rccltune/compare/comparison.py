@@ -43,6 +43,7 @@ from rccltune.model.ranges import Range
 from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import minutes
 from rccltune.model.text import join_lines
+from rccltune.model.units import format_size
 from rccltune.model.verdict import Verdict
 from rccltune.model.vocabulary import Collective, Placement
 from rccltune.ranks import plan
@@ -389,6 +390,12 @@ def _remarks(measuring: OngoingComparison) -> list[str]:
         )
     for one in measuring.sides:
         differences += _choosing(measuring, one)
+        if sizes := measuring.unoffered_sizes(one):
+            differences.append(
+                f"the library does not offer {one.setting} at {len(sizes)} sizes "
+                f"({format_size(sizes[0])} to {format_size(sizes[-1])}): there "
+                f"{one.letter.upper()} runs the library's own choice"
+            )
         if one.side.rules and (measuring.untimed_calls(one)["answer"].isin(("", "none"))).all():
             has_rules = read_rules(one.side.rules.encode()).rules
             why = (

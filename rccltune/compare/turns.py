@@ -35,9 +35,9 @@ from rccltune.measure.rank_program import WaitingRanks
 from rccltune.model.errors import LaunchError, MachineError
 from rccltune.model.failure import Failure
 from rccltune.model.reporter import Progress, Reporter
-from rccltune.model.settings import BASELINE, RULES, Setting
+from rccltune.model.settings import BASELINE, LL128_FORCED, RULES, Role, Setting
 from rccltune.model.units import format_size
-from rccltune.model.vocabulary import Collective
+from rccltune.model.vocabulary import Collective, Protocol
 from rccltune.ranks import plan, rows, runs
 from rccltune.ranks.hangs_and_crashes import is_tried_again, most_failures, wrong_rows
 from rccltune.ranks.plan import GRAPH, CollectiveCall, Label, Step
@@ -157,13 +157,15 @@ class OngoingComparison:
 
         Raises:
             LaunchError: A cannot run, or B not at all; A computes wrong results.
-            MachineError: a configuration file of the site stands against it, or memory.
+            MachineError: the library offers a side's setting at no size; a configuration file of
+                the site stands against it, or memory.
             SessionError: the disk refuses.
             OutputError: ranks were answered differently.
             KeyboardInterrupt: after everything that was started is gone.
         """
         with self._stack:
             self._ask()
+            self._refuse_unoffered()
             self._check_a()
             self._take_turns(COMPARE, list(self.scope.calls()))
             if between := self.between():
@@ -213,6 +215,32 @@ class OngoingComparison:
         n_turns = self.n_starts * len(self.sides)
         asking_s = n_asked * self._cost_s(self._asking(self.sides[0]))
         return asking_s + n_turns * self._turn_s(list(self.scope.calls()))
+
+    def _refuse_unoffered(self) -> None:
+        """Stop where the library offers a side's setting nowhere: it would run its own choice."""
+        for one in self.sides:
+            if self.unoffered_sizes(one) and not any(self._offered(one)):
+                hint = "rccltune sweep lists what it offers."
+                site = one.instrument.site
+                if site.is_gated and one.setting.protocol is Protocol.LL128:
+                    hint = f"with LL128 forced it does: {one.side.name}+{'='.join(LL128_FORCED)}."
+                raise MachineError(
+                    f"{one.letter.upper()} asks for {one.setting}, and the library offers that at "
+                    "none of these sizes: it would run its own choice",
+                    hint=hint,
+                )
+
+    def unoffered_sizes(self, one: MeasuredSide) -> list[int]:
+        """Sizes in bytes at which a tuner was asked, and a side's one setting was not offered."""
+        if one.setting.role is not Role.FORCED:
+            return []
+        calls = self.untimed_calls(one)
+        calls = calls[(calls["asked"] > 0) & ~np.array(self._offered(one), dtype=bool)]
+        return sorted(map(int, calls["nbytes"].unique()))
+
+    def _offered(self, one: MeasuredSide) -> list[bool]:
+        """Whether the plugin answered, by untimed call of a side."""
+        return [plan.setting_of(word) is not None for word in self.untimed_calls(one)["answer"]]
 
     def _asking(self, one: MeasuredSide) -> list[Step]:
         """Calls at all sizes and three between each two, and one graph, to see whether it works."""

@@ -65,6 +65,14 @@ def test_a_setting_against_the_idle_plugin_takes_one_start(
     assert "| all_reduce | 16 KiB |" in Path("c.md").read_text()
 
 
+def test_a_setting_that_the_library_offers_nowhere_is_no_equal(
+    compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RCCL closes LL128 on MI300X: it would run what it runs anyway, and be 1.00x."""
+    assert compare("site", "tree/ll128", *SIZES) == 4
+    assert lacks(capsys.readouterr().err, "tree/ll128", "+RCCL_LL128_FORCE_ENABLE=1") == []
+
+
 def test_a_copy_of_the_library_is_equal(copied: tuple[str, Path]) -> None:
     """In starts of either side that take turns: A B B A."""
     copy, folder = copied
