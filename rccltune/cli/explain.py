@@ -85,13 +85,13 @@ def explain(
             console.result(None, _text(explanations))
         if not explanations.file.rules:
             return
-        home = _home_of(rules)
-        console.say(
-            f"Next: {named('deploy DIR', home)} hands the rules to jobs."
-            if is_verified(rules)
-            else f"Next: {_verifying(rules, home)} shows on the machine whether they "
-            f"{'win' if explanations.file.bits is None else 'keep their bits'}."
-        )
+        if not is_verified(rules):
+            console.say(
+                f"Next: {_verifying(rules, _home_of(rules))} shows on the machine whether they "
+                f"{'win' if explanations.file.bits is None else 'keep their bits'}."
+            )
+        elif _is_deployed_of(rules.parent, rules):
+            console.say(f"Next: {named('deploy DIR', rules.parent)} hands the rules to jobs.")
         return
     one, other = compare(rules, diff, question)
     changes = differences(one, other)
@@ -103,6 +103,13 @@ def _home_of(*rules: Path) -> Path:
     """The session that one of the files lies in, or in a folder of which it does."""
     near = (folder for one in rules for folder in (one.parent, one.parent.parent))
     return next((one for one in near if (one / "session.json").exists()), DEFAULT_SESSION)
+
+
+def _is_deployed_of(folder: Path, rules: Path) -> bool:
+    """Whether ``folder`` is a session of which deploy takes just this file."""
+    from rccltune.verify.verdict_store import rule_paths, used_session
+
+    return (folder / "session.json").exists() and rules in rule_paths(used_session(folder))
 
 
 def _verifying(rules: Path, home: Path) -> str:

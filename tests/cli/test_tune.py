@@ -96,6 +96,13 @@ def test_ll128_has_a_file_of_its_own_which_the_sites_exports_name_where_it_is_be
     assert run(["deploy", "site", str(SESSION)]) == 0
     [handed] = Path("site").rglob("rccl_tuner_*.csv")
     assert read_rules(handed.read_bytes()).needs == file.needs
+    # Only beside the rules that deploy takes is it proposed.
+    proposals = []
+    for rules in (OWN, other, handed):
+        capsys.readouterr()
+        assert run(["explain", str(rules)]) == 0
+        proposals.append(f"rccltune deploy DIR {rules.parent}" in capsys.readouterr().err)
+    assert proposals == [False, True, False]
 
 
 @pytest.mark.usefixtures("undrawn")
