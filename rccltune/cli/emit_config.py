@@ -75,9 +75,16 @@ def emit_config(
             console.say(saved)
         console.result(plain, _file(done.text), is_file=True)
         return
-    text = _text(done, session)
+    changed = _find_changed_rules(session) if done.is_kept else ()
+    plain["changed"] = changed
+    text = _text(done, session, changed)
     console.result(plain, join_lines((part for part in (text, saved) if part), gap="\n\n"))
-    if done.is_kept:
+    if changed:
+        verify = named("verify", changed[0].parent)
+        if not is_swept(changed[0].parent):
+            verify = sweep_then_verify(changed[0])
+        console.say(f"Next: {verify} proves, on the machine, the rules as they are now.")
+    elif done.is_kept:
         deploy = named("deploy DIR", session)
         console.say(f"Next: {named('report', session)}; {deploy} hands the rules to jobs.")
     elif done.count.rules:
@@ -97,15 +104,31 @@ def _file(text: str) -> JoinedLines:
     return join_lines(text.rstrip("\n").split("\n"))
 
 
-def _text(done: EmittedRules, session: Path) -> JoinedLines:
+def _find_changed_rules(session: Path) -> tuple[Path, ...]:
+    """Rule files that deploy would refuse, or the site's own: changed since they were verified."""
+    from rccltune.rules.rule_file import read_rules
+    from rccltune.rules.writer import is_verified
+    from rccltune.verify.verdict_store import rule_paths, used_session
+    from rccltune.verify.verifications import find_changed
+
+    changed: list[Path] = []
+    for folder in dict.fromkeys((session, used_session(session))):
+        paths = filter(is_verified, rule_paths(folder))
+        files = {path.name: read_rules(path.read_bytes()) for path in paths}
+        changed += (folder / name for name in find_changed(folder, files))
+    return tuple(changed)
+
+
+def _text(done: EmittedRules, session: Path, changed: tuple[Path, ...]) -> JoinedLines:
     from rccltune.verify.verdict_store import used_session
 
     parts = []
     if done.is_kept:
         parts.append(
-            f"Kept: the verified rules in {done.path} "
+            f"Kept: the {'' if changed else 'verified '}rules in {done.path} "
             "(--force replaces them; -o - shows the new ones, unverified)"
         )
+        parts += [f"The rules in {path} are not those that were verified" for path in changed]
     elif done.path is not None:
         rows = table(_COLUMNS, map(_row, done.zones), numeric=(1, 2, 3, 5, 6, 7))
         parts += [rows, "", f"{done.count} in {done.path}"]
@@ -114,7 +137,7 @@ def _text(done: EmittedRules, session: Path) -> JoinedLines:
         parts.append(f"They need {needs} in the job's environment")
     # Exports of a file without a rule export nothing.
     is_used = done.is_kept or done.count.rules
-    if done.environment_path is not None and is_used:
+    if done.environment_path is not None and is_used and not changed:
         parts.append(f"To use it: source {shlex.quote(str(done.environment_path.resolve()))}")
         used = used_session(session) if done.is_kept else session
         if done.path is not None and used != session:

@@ -25,7 +25,7 @@ from rccltune.session import store
 from rccltune.session.files import disk_errors
 from rccltune.session.store import Session, is_swept, sweep_then_verify
 from rccltune.verify import verdict_store
-from rccltune.verify.verifications import verifications
+from rccltune.verify.verifications import find_changed
 
 _VERIFIED: Final = re.compile(r"^# verified: *(.*\S)", re.MULTILINE)
 _UNPROVEN: Final = re.compile(rf"^# {UNPROVEN_MARK}", re.MULTILINE)
@@ -123,7 +123,7 @@ def _rules_of(session: Session, *, unproven: bool) -> tuple[DeployedRuleFile, ..
         CommandLineError: they are not proven, unasked.
     """
     folder, rules = session.path, _rule_files(session.path)
-    changed = _changed(folder, rules)
+    changed = find_changed(folder, {one.name: one.file for one in rules if one.verified})
     if changed and not unproven:
         raise CommandLineError(
             f"the rules of {', '.join(changed)} are not those that were verified",
@@ -200,15 +200,6 @@ def _rule_files(folder: Path) -> tuple[DeployedRuleFile, ...]:
             hint="keep the one to deploy in the session, and move the others away.",
         )
     return tuple(filled)
-
-
-def _changed(folder: Path, rules: Sequence[DeployedRuleFile]) -> tuple[str, ...]:
-    """Names of files that call themselves verified and have other rules since."""
-    files = {one.name: one.file for one in rules if one.verified}
-    stored = list(verifications(folder, files))
-    old = {one.name for one in stored if not one.is_current}
-    old -= {one.name for one in stored if one.is_current}
-    return tuple(name for name in files if name in old)
 
 
 def _check_names(rules: Sequence[DeployedRuleFile]) -> None:

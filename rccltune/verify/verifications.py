@@ -55,6 +55,22 @@ def verifications(folder: Path, files: Mapping[str, RuleFile]) -> Iterator[Verif
             yield Verification(file=verdict, name=name, is_current=current)
 
 
+def find_changed(folder: Path, files: Mapping[str, RuleFile]) -> tuple[str, ...]:
+    """Names of rule files that were verified and have other rules since.
+
+    Args:
+        folder: the session.
+        files: those of its rule files that call themselves verified, by name.
+
+    Raises:
+        SessionError: a verdict is not what rccltune verify writes.
+    """
+    stored = list(verifications(folder, files))
+    old = {one.name for one in stored if not one.is_current}
+    old -= {one.name for one in stored if one.is_current}
+    return tuple(name for name in files if name in old)
+
+
 def _is_current(said: VerdictFile, file: RuleFile | None) -> bool:
     """Whether the file that was verified has just those rules, for the same machine and bits."""
     if file is None:

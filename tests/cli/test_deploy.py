@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -83,6 +84,11 @@ def test_rules_that_changed_since_they_were_verified_do_not_go_out_as_verified(
     assert lacks(capsys.readouterr().err, made.RULES, "not those that were verified") == []
     assert not Path("site").exists()
     path.write_text("".join(lines), encoding="utf-8")
+    assert run(["emit-config"]) == 0
+    said = capsys.readouterr()
+    assert lacks(said.out, f"{made.SESSION}/{made.RULES}", "not those that were verified") == []
+    assert not re.search("the verified rules|To use it|rccltune deploy", said.out + said.err)
+    assert "Next: rccltune verify proves" in said.err
     assert run(["deploy", "site", "--unproven"]) == 0
     assert "NOT VERIFIED" in capsys.readouterr().out
     assert "verified: " not in Path("site/README").read_text("utf-8")
