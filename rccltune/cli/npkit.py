@@ -10,15 +10,16 @@ import click
 from rccltune.cli.console import Console, TextParameter, common
 from rccltune.cli.help import verb
 from rccltune.cli.shared_options import COLLECTIVE, FOLDER, session_argument
-from rccltune.model.settings import Setting
+from rccltune.measure.sweep_schema import parse_measured_setting
 from rccltune.model.text import JoinedLines, join_lines
 from rccltune.model.units import parse_size
 from rccltune.model.vocabulary import Collective
 
 if TYPE_CHECKING:
+    from rccltune.model.settings import Setting
     from rccltune.npkit import DumpResult
 
-_SETTING = TextParameter("setting", Setting.parse)
+_SETTING = TextParameter("setting", parse_measured_setting)
 _SIZE = TextParameter("size", parse_size)
 
 

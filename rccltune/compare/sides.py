@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rccltune.measure.site import Site
+from rccltune.measure.sweep_schema import parse_measured_setting
 from rccltune.model.errors import CommandLineError, MachineError
 from rccltune.model.settings import IDLE, RULES, Setting
 from rccltune.model.units import format_last
@@ -202,7 +203,7 @@ def _answer_of(word: str) -> Setting | None:
     if "/" not in word or "=" in word or word.endswith(".csv"):
         return None
     try:
-        setting = Setting.parse(word)
+        setting = parse_measured_setting(word)
     except ValueError as error:
         raise CommandLineError(f"'{word}' is no file that is there, and {error}") from error
     if not setting.is_complete:

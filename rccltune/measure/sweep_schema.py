@@ -30,6 +30,8 @@ RUNNERS: Final = (PERF, "rccl-tests")
 LAUNCHERS: Final = ("auto", "local", "openmpi", "mpich", "intel", "srun", "torchrun", "none")
 PLACEMENTS: Final = ("out", "in", "both")
 TIMINGS: Final = ("auto", "graph", "loop")
+# That the rank program takes (perf/plan.c).
+MOST_CHANNELS: Final = 1024
 
 
 def _path(text: str) -> Path:
@@ -47,6 +49,24 @@ def _sized(text: str) -> tuple[Collective, int]:
     return Collective.parse(collective), parse_size(size)
 
 
+def _check_channels(channels: int) -> int:
+    """The number itself; ValueError where the rank program takes none as large."""
+    if channels > MOST_CHANNELS:
+        raise ValueError(f"{channels} channels are too many: at most {MOST_CHANNELS} are measured")
+    return channels
+
+
+def parse_measured_setting(text: str) -> Setting:
+    """Read a setting that the rank program is to measure.
+
+    Raises:
+        ValueError: it is none, or has more channels than the rank program takes.
+    """
+    setting = Setting.parse(text)
+    _check_channels(setting.channels or 0)
+    return setting
+
+
 def _separate(value: object) -> object:
     """The words of ``8,16,32``; a list stays."""
     return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
@@ -57,7 +77,7 @@ _ModeWord: TypeAlias = Annotated[Mode | None, read_by(Mode.parse_option), PlainS
 _CollectiveWord: TypeAlias = Annotated[
     Collective, read_by(Collective.parse), PlainSerializer(lambda one: one.value, return_type=str)
 ]
-_SettingWord: TypeAlias = Annotated[Setting, read_by(Setting.parse), PlainSerializer(str)]
+_SettingWord: TypeAlias = Annotated[Setting, read_by(parse_measured_setting), PlainSerializer(str)]
 _SizedWord: TypeAlias = Annotated[
     tuple[Collective, int],
     read_by(_sized),
@@ -65,6 +85,9 @@ _SizedWord: TypeAlias = Annotated[
 ]
 _Size: TypeAlias = Annotated[int, read_by(parse_size)]
 _Count: TypeAlias = Annotated[int, read_by(WholeNumberFrom(1))]
+_Channels: TypeAlias = Annotated[
+    int, read_by(lambda text: _check_channels(WholeNumberFrom(1)(text)))
+]
 _Seconds: TypeAlias = Annotated[
     float,
     read_by(parse_duration),
@@ -199,7 +222,7 @@ class SweepOptions(BaseModel):
         "What",
         metavar="SETTING",
     )
-    channels: Annotated[tuple[_Count, ...], _Several] = _option(
+    channels: Annotated[tuple[_Channels, ...], _Several] = _option(
         (),
         "Channel counts to try, 8,16: for each --setting, or for the fastest ones.",
         "What",

@@ -74,6 +74,8 @@ def test_another_machine_than_the_sessions_is_refused(
         (["--simulate", "mi250"], 2, "unknown simulated node"),
         (["--simulate", "mi300x", "--mode", "qpx-nps1"], 2, "no simulated node"),
         (["--simulate", "mi300x", "--mode", "cpx-nps4", "--channels", "0"], 2, "no whole number"),
+        (["--simulate", "mi300x", "--channels", "8,1025", "--plan"], 2, "at most 1024"),
+        (["--simulate", "mi300x", "--setting", "ring/ll/1025", "--plan"], 2, "at most 1024"),
         (["--runner", "rccl-tests", "--rccl-tests", "."], 4, "no benchmark"),
         (["-c", "s.yaml"], 3, "did you mean 'preset'"),
         (["--min-bytes", "4K", "--max-bytes", "1K", "--simulate", "mi300x"], 2, "is below"),
