@@ -35,7 +35,7 @@ def raise_if_hopeless(run: Run) -> None:
         _LIBRARY: "name the library with --librccl FILE, and see that its runtime loads.",
         _DEVICES: "say fewer ranks with --np; rccltune detect shows the devices.",
         _MEMORY: "say a smaller --max-bytes; what was measured so far is kept.",
-        _SIMULATION: "simulate another node, or say fewer ranks with --np.",
+        _SIMULATION: "say what the node knows (--collective, --np), or simulate another node.",
     }
     code = end.exit_code
     if code in hints:

@@ -315,6 +315,10 @@ class RankLocation:
     equivalent: tuple[Line, ...] = ()
 
     def __str__(self) -> str:
-        """``one-oam, 8 ranks on 1 node, devices 0, 1``; devices where they were chosen."""
-        devices = f", devices {', '.join(map(str, self.devices))}" if self.devices else ""
-        return f"{self.name}, {self.scale}{devices}"
+        """``one-oam, 8 ranks on 1 node, devices 0 to 7``; devices where they were chosen."""
+        if not self.devices:
+            return f"{self.name}, {self.scale}"
+        first, last = self.devices[0], self.devices[-1]
+        is_row = len(self.devices) > 2 and self.devices == tuple(range(first, last + 1))
+        numbers = f"{first} to {last}" if is_row else ", ".join(map(str, self.devices))
+        return f"{self.name}, {self.scale}, devices {numbers}"
