@@ -38,8 +38,8 @@ def gather(*, console: Console, what: Path, output: Path) -> None:
     """
     from rccltune import gather as gathering
 
-    gathering.check_free(output)
     content = gathering.gather(what)
+    gathering.check_free(output)
     plain = {
         "what": content.what,
         "files": {name: len(data) for name, data in content.files.items()},

@@ -205,10 +205,20 @@ def _answer_of(word: str) -> Setting | None:
     try:
         setting = parse_measured_setting(word)
     except ValueError as error:
+        _refuse_file(word)
         raise CommandLineError(f"'{word}' is no file that is there, and {error}") from error
     if not setting.is_complete:
         raise CommandLineError(f"'{word}' names no algorithm and protocol", hint="write tree/ll.")
     return setting
+
+
+def _refuse_file(word: str) -> None:
+    """Stop where a word that says nothing else is a file."""
+    if Path(word).is_file():
+        raise CommandLineError(
+            f"'{word}' is no library and no rule file",
+            hint="name a library as FILE.so, or a rule file as FILE.csv.",
+        )
 
 
 def _read(word: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -226,7 +236,11 @@ def _is_entry(name: str, known: Catalog) -> bool:
 
 
 def _entry(word: str, known: Catalog) -> tuple[VariantSpec, str | None]:
-    spec, parameter = known.find(word)
+    try:
+        spec, parameter = known.find(word)
+    except CommandLineError:
+        _refuse_file(word)
+        raise
     lacks = why_not_measured(spec)
     if lacks is not None:
         raise CommandLineError(lacks)

@@ -44,6 +44,7 @@ from rccltune.model.vocabulary import Collective, RankPlacement
 from rccltune.ranks import plan
 from rccltune.ranks.hangs_and_crashes import HUNG_AFTER_S
 from rccltune.session import store
+from rccltune.session.lock import refuse_file
 from rccltune.session.store import SessionSetup, another
 from rccltune.simulate.node import SimulatedNode
 
@@ -391,7 +392,7 @@ _ANOTHER: Final = "name another session, as -o SESSION of sweep and tune."
 
 
 def check_same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> None:
-    """Stop where a folder is a session of another machine, or no session but not empty.
+    """Stop where a folder is a session of another machine, a file, or not empty and no session.
 
     Args:
         folder: the session.
@@ -401,6 +402,7 @@ def check_same_machine(folder: Path, site: Site, *, is_perf: bool = False) -> No
     Raises:
         SessionError: it is.
     """
+    refuse_file(folder)
     if (folder / "session.json").exists():
         known, mine = store.open_session(folder).fingerprint, site.fingerprint
         if (store.open_session(folder).setup.runner == PERF) is not is_perf:

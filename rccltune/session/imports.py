@@ -23,7 +23,7 @@ from rccltune.model.version import __version__
 from rccltune.model.vocabulary import UnusableReason
 from rccltune.session import store
 from rccltune.session.files import sha256_of
-from rccltune.session.lock import lock_session
+from rccltune.session.lock import lock_session, refuse_file
 from rccltune.session.sample_table import framed, joined, nothing
 from rccltune.session.samples import frame_from_logs, why_made_again
 from rccltune.session.store import Session, SessionSetup, another
@@ -100,10 +100,7 @@ def import_files(
         CommandLineError: an option contradicts a file.
         SessionError: another machine, a newer format, or a writer that holds the session.
     """
-    if folder.exists() and not folder.is_dir():
-        raise SessionError(
-            "this is a file, not a session folder", where=str(folder), hint="name another with -o."
-        )
+    refuse_file(folder)
     incoming = [_read(path, stated) for path in files]
     with lock_session(folder, reporter):
         current = store.open_session(folder) if (folder / store.HEADER).exists() else None

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rccltune.model.errors import ReadOnlyError
+from rccltune.model.errors import ReadOnlyError, SessionError
 from rccltune.model.reporter import Reporter
 from rccltune.session.files import clear_halves, disk_errors
 
@@ -36,10 +36,11 @@ def lock_session(folder: Path, reporter: Reporter) -> Iterator[None]:
 
     Raises:
         ReadOnlyError: another writer holds it, or it may not be written.
-        SessionError: the disk refuses.
+        SessionError: it is a file, or the disk refuses.
     """
     marker = folder / MARKER
     is_new = not folder.exists()
+    refuse_file(folder)
     with disk_errors(marker):
         folder.mkdir(parents=True, exist_ok=True)
         while not _create(marker):
@@ -51,6 +52,20 @@ def lock_session(folder: Path, reporter: Reporter) -> Iterator[None]:
         marker.unlink(missing_ok=True)
         if is_new and not any(folder.iterdir()):
             folder.rmdir()
+
+
+def refuse_file(folder: Path) -> None:
+    """Stop where a file lies in the place of a session.
+
+    Raises:
+        SessionError: it does.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise SessionError(
+            "this is a file, and a session is a folder",
+            where=str(folder),
+            hint="name a folder with -o.",
+        )
 
 
 def _identity(pid: int) -> dict[str, str]:

@@ -77,6 +77,7 @@ def test_another_machine_than_the_sessions_is_refused(
         (["--simulate", "mi300x", "--channels", "8,1025", "--plan"], 2, "at most 1024"),
         (["--simulate", "mi300x", "--setting", "ring/ll/1025", "--plan"], 2, "at most 1024"),
         (["--runner", "rccl-tests", "--rccl-tests", "."], 4, "no benchmark"),
+        (["--simulate", "mi300x-cpx-nps4", "--plan", "-o", "s.yaml"], 7, "this is a file"),
         (["-c", "s.yaml"], 3, "did you mean 'preset'"),
         (["--min-bytes", "4K", "--max-bytes", "1K", "--simulate", "mi300x"], 2, "is below"),
     ],

@@ -100,6 +100,14 @@ def test_what_is_no_side_is_named(text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    """It is there, and nothing that a side can be."""
+    path = tmp_path / "README.md"
+    path.write_text("# Notes\n")
+    with pytest.raises(RccltuneError, match="is no library and no rule file"):
+        side(str(path))
+
+
 def test_words_win_over_folders_of_their_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,3 +250,5 @@ def test_a_session_that_was_sent_is_fitted_again(
     capsys.readouterr()
     assert run(["gather", str(folder), "-o", str(target)]) == 2
     assert "is there already" in " ".join(capsys.readouterr().err.split())
+    assert run(["gather", str(tmp_path / "missing"), "-o", str(target)]) == 2
+    assert "there is no session here" in capsys.readouterr().err
