@@ -341,7 +341,7 @@ def _with_rules(shown: SessionContents, session_word: str) -> str:
         home = shown.done.session.path
         if not is_swept(home):
             # A page is mailed, and names no folder above the session's.
-            file = Path(home.resolve().name, shown.files[0].name)
+            file = (home if session_word else Path(home.resolve().name)) / shown.files[0].name
             return f"{sweep_then_verify(file)} keeps, on that machine, what wins."
         keeps = any(one.file.bits for one in shown.files)
         then = "asks whether bits are kept" if keeps else "keeps what wins"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -123,6 +124,13 @@ def test_rules_of_an_imported_session_are_verified_in_one_that_was_swept(
         said = " ".join((both.out + both.err).split())
         assert said.count("rccltune verify") == said.count(remedy) == 1, words
         assert "run verify" not in said, words
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    capsys.readouterr()
+    assert run(["report", "../s", "--json"]) == 0
+    following = json.loads(capsys.readouterr().out)["following"]
+    assert f"verify swept --rules ../{rules} " in following
+    monkeypatch.chdir(tmp_path)
     with Path(rules).open("a", encoding="utf-8") as stream:
         stream.write("allreduce,0,9,bush,ll,-1,-1,-1\n")
     assert run(["report", "s", "--force"]) == 3
