@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -125,13 +124,19 @@ def say_moved(exports: Iterable[Path], folder: Path, reporter: Reporter) -> None
 
 
 def correct_exports(exports: Path, reporter: Reporter) -> None:
-    """Let exports name the rules where they lie now; a session that is closed stays as it is."""
+    """Let exports name the rules where they lie now, or say that they do not and cannot."""
     moved = find_moved(exports)
     if moved is None:
         return
     line = f"export NCCL_TUNER_CONFIG_FILE={shlex.quote(str(moved[1]))}"
-    with suppress(ReadOnlyError):
+    try:
         write_atomically(exports, NAMED.sub(lambda _: line, _text(exports)))
+    except ReadOnlyError:
+        reporter.say(
+            f"Warning: {exports} names {moved[0]}, where the session was before it was moved or "
+            "copied, and cannot be written: rccltune emit-config corrects it in a copy that can be"
+        )
+    else:
         reporter.say(f"{exports} named {moved[0]}, and names these rules now")
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from wording import lacks
 
+from rccltune.model.errors import ReadOnlyError
 from rccltune.model.reporter import Reporter
 from rccltune.rules import exports
 
@@ -54,6 +56,20 @@ def test_a_session_that_was_moved_is_noticed_and_corrected(
     assert said[0::2] == ["# a comment", "# end"]
     assert said[1] == f"export NCCL_TUNER_CONFIG_FILE='{path.parent}/{inside}{NAME}'"
     assert exports.find_moved(path) is None
+
+
+def test_exports_that_cannot_be_corrected_are_told(
+    session: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that sources them reads the rules of another session."""
+
+    def refuse(path: Path, text: str) -> None:
+        raise ReadOnlyError(f"cannot write {path}: {len(text)}")
+
+    monkeypatch.setattr(exports, "write_atomically", refuse)
+    path, told = session(f"before/{NAME}"), Told()
+    exports.correct_exports(path, told)
+    assert lacks(told.lines, "Warning", "before", "cannot be written") == []
 
 
 @pytest.mark.parametrize("inside", ["", "ll128-forced/"])
