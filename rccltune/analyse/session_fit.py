@@ -131,6 +131,7 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
             where=str(opened.path / store.SAMPLES),
             hint="its column 'unusable' says why for each of them.",
         )
+    out = excluded(opened)
     grids = list(points.grids(table))
     options = ChoiceOptions(arch=opened.fingerprint.arch_or_vendor)
     candidates = candidates_in(grids, samples, options)
@@ -143,9 +144,9 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
         curves=round_record(fitted_curves),
         crossovers=tuple(one for each in candidates for one in crossovers(each)),
         separations=round_record(separate(fitted_curves)),
-        notices=unusable_notices.notices(samples, table),
+        notices=unusable_notices.notices(samples, table, out),
         bypasses=library_behaviour.bypasses(samples),
-        excluded=excluded(opened),
+        excluded=out,
         idle=round_record(library_behaviour.compare_idle(grids)),
         own=library_behaviour.library_settings(samples),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -10,9 +10,11 @@ import pandas as pd
 
 from rccltune.analyse import intervals
 from rccltune.analyse.points import IDLE, KEYS
+from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.units import format_size
 from rccltune.model.vocabulary import UnusableReason
+from rccltune.session.samples import REPORT_WRONG
 
 _NAMED: Final = ["collective", "setting"]
 
@@ -24,14 +26,22 @@ def wrong_counts(samples: pd.DataFrame) -> dict[tuple[str, str], int]:
     return {(str(a), str(b)): int(n) for (a, b), n in counted.items()}
 
 
-def notices(samples: pd.DataFrame, table: pd.DataFrame) -> tuple[Notice, ...]:
+def notices(
+    samples: pd.DataFrame, table: pd.DataFrame, excluded: Iterable[ExcludedSetting] = ()
+) -> tuple[Notice, ...]:
     """Notices of left-out samples: stalls, wrong results, all other reasons in one line.
 
     Args:
         samples: all of a session.
         table: of :func:`rccltune.analyse.points.by_communicator`.
+        excluded: settings of which is told already that their results were wrong.
     """
-    return (*_stalls(table), *_wrong(samples), *_flagged(samples))
+    told = {
+        (one.collective.value, str(one.setting))
+        for one in excluded
+        if Failure.WRONG in one.failures
+    }
+    return (*_stalls(table), *_wrong(samples, told), *_flagged(samples))
 
 
 def _stalls(table: pd.DataFrame) -> Iterator[Notice]:
@@ -78,14 +88,15 @@ def _stalled(
     )
 
 
-def _wrong(samples: pd.DataFrame) -> Iterator[Notice]:
+def _wrong(samples: pd.DataFrame, told: Container[tuple[str, str]]) -> Iterator[Notice]:
     for (collective, setting), count in wrong_counts(samples).items():
+        if (collective, setting) in told:
+            continue
         yield Notice(
             caution=Caution.WRONG_RESULTS,
             message=f"{collective} {setting} gave WRONG RESULTS in {count} samples; it is "
             "disqualified for this collective",
-            remedy="keep the logs and report it to the library's maintainers; no speed is worth "
-            "it.",
+            remedy=REPORT_WRONG,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -99,20 +99,25 @@ def run(console: Console, prepared: Prepared, *, force: bool) -> None:
                 prepared, reporter=reporter, command=command, force=force
             )
     console.result(done, _text(done, console.verbosity))
-    stop_if_aside(done, "Go on without them: rccltune fit.")
+    stop_if_aside([done], "Go on without them: rccltune fit.")
 
 
-def stop_if_aside(done: SweepResult, hint: str) -> None:
-    """End with an error where settings failed.
+def stop_if_aside(sweeps: Sequence[SweepResult], hint: str) -> None:
+    """End with an error where settings failed in any of several sessions.
 
     Raises:
         LaunchError: some did; everything else is measured.
     """
-    if done.excluded:
-        reasons = "; ".join(f"{one}: {one.reason}" for one in done.excluded)
+    by_folder = {f"{one.session.path}/runs/": one.excluded for one in sweeps if one.excluded}
+    if by_folder:
+        reasons = [
+            f"{one}: {one.reason}{f' ({folder})' if len(by_folder) > 1 else ''}"
+            for folder, settings in by_folder.items()
+            for one in settings
+        ]
         raise LaunchError(
-            f"excluded: {len(done.excluded)}; everything else is measured: {reasons}",
-            where=f"{done.session.path}/runs/",
+            f"excluded: {len(reasons)}; everything else is measured: {'; '.join(reasons)}",
+            where=", ".join(by_folder),
             hint="look into their logs there; a sweep into a new session (-o DIR) tries again, "
             f"with --timeout where ranks need longer. {hint}",
         )

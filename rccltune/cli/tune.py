@@ -148,8 +148,8 @@ def tune(
         from rccltune.report.page import write_markdown
 
         write_markdown(used.folder, markdown, reporter=console)
-    for one in (done, *([done.forced] if done.forced else [])):
-        sweep_perf.stop_if_aside(one.swept, "What is said above holds for the rest.")
+    swept = [one.swept for one in (done, done.forced) if one is not None]
+    sweep_perf.stop_if_aside(swept, "What is said above holds for the rest.")
 
 
 def _show(console: Console, plans: Sequence[PreparedPerfSweep]) -> None:

@@ -118,6 +118,13 @@ def _empty_table() -> pd.DataFrame:
     return table
 
 
+def has_wrong_results(run: Run) -> bool:
+    """Whether any row of a run counts wrong elements, without making a table of them."""
+    at = _NAMES.index("wrong")
+    lines = (row.split(",") for rank in run.ranks for _, row in rank)
+    return any(fields[at] not in ("", "0") for fields in lines if len(fields) == len(_NAMES))
+
+
 def _read_rows(run: Run) -> pd.DataFrame:
     """Rows of a run that every rank has, ranks joined."""
     import pandas as pd

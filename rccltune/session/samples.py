@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rccltune.model.errors import SessionError
-from rccltune.model.failure import ExcludedSetting
+from rccltune.model.failure import ExcludedSetting, Failure
 from rccltune.model.measurement import Caution, Notice
 from rccltune.model.reporter import Reporter
 from rccltune.model.settings import Setting
@@ -32,6 +32,9 @@ _CELL: Final = ["collective", "setting", "placement", "dtype", "op", "nbytes"]
 _AS_MEASURED: Final = (
     *("collective", "dtype", "placement", "timing", "nbytes", "calls"),
     *("time_us", "slowest_us", "unusable", "process", "communicator", "line"),
+)
+REPORT_WRONG: Final = (
+    "keep the logs and report it to the library's maintainers; no speed is worth it."
 )
 _REGISTERED: Final = {"0": False, "1": True}
 
@@ -202,18 +205,45 @@ def bring_up_to_date(folder: Path) -> None:
 
 
 def excluded(opened: Session) -> tuple[ExcludedSetting, ...]:
-    """Settings of a session that are measured no more, as far as the ends of runs tell."""
-    return find_excluded(runs.read_runs(opened.path, most_ranks=0))
+    """Settings of a session that are measured no more.
+
+    Raises:
+        OutputError: a file of a run that cannot be read.
+    """
+    measured = runs.read_runs(opened.path)
+    # Every verb asks: few runs have wrong results, and a table of all rows takes long.
+    return find_excluded(measured, rows.rows_of_runs(filter(rows.has_wrong_results, measured)))
 
 
 def notices(settings: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:
-    """One warning for each, with its logs."""
-    return tuple(
+    """One warning of all wrong results, one for each setting that failed otherwise; with logs."""
+    settings = tuple(settings)
+    wrong = [one for one in settings if Failure.WRONG in one.failures]
+    said = [
         Notice(
             caution=Caution.EXCLUDED,
             message=f"{one} is excluded and not measured: {one.reason}",
             remedy="look into its log; a sweep into a new session (-o DIR) tries it again.",
-            where=", ".join(f"{store.folder_named(Path(), name)}/" for name in one.launches),
+            where=_folders([one]),
         )
         for one in settings
-    )
+        if set(one.failures) != {Failure.WRONG}
+    ]
+    if wrong:
+        names = ", ".join(map(str, wrong))
+        said.insert(
+            0,
+            Notice(
+                caution=Caution.WRONG_RESULTS,
+                message=f"{names} gave WRONG RESULTS: excluded, chosen nowhere",
+                remedy=REPORT_WRONG,
+                where=_folders(wrong),
+            ),
+        )
+    return tuple(said)
+
+
+def _folders(settings: Iterable[ExcludedSetting]) -> str:
+    """Folders of the launches in which settings failed."""
+    names = dict.fromkeys(name for one in settings for name in one.launches)
+    return ", ".join(f"{store.folder_named(Path(), name)}/" for name in names)

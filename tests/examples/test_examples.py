@@ -113,6 +113,7 @@ def test_what_goes_wrong_is_named_and_left_out(
     assert lacks(said, "ring/ll128", "tree/ll") == []
     assert run(["emit-config", "-o", "rules.csv", "-q"]) == 0
     text = Path("rules.csv").read_text(encoding="utf-8")
+    assert "all_reduce ring/ll128: excluded, it gave wrong results" in text
     rules = [line.split(",") for line in text.splitlines() if line[0] != "#"]
     settings = {(rule[3], rule[4]) for rule in rules}
     assert settings

@@ -14,7 +14,7 @@ from sample_rows import Sample
 
 from rccltune.measure import passes
 from rccltune.model.failure import Failure
-from rccltune.model.measurement import Fingerprint
+from rccltune.model.measurement import Caution, Fingerprint
 from rccltune.model.reporter import Reporter
 from rccltune.model.schema import to_plain
 from rccltune.model.settings import Setting
@@ -23,22 +23,26 @@ from rccltune.ranks import rows, runs
 from rccltune.ranks.hangs_and_crashes import find_excluded
 from rccltune.ranks.plan import Step
 from rccltune.session import store
-from rccltune.session.samples import frame_from_logs, load_frame
+from rccltune.session.samples import excluded, frame_from_logs, load_frame, notices
 from rccltune.session.store import Session, SessionSetup
 
 RING = Setting.parse("ring/ll")
 
 
-def rows_of(folder: Path) -> pd.DataFrame:
-    """Rows of samples.csv of a session's runs."""
-    opened = Session(
+def session_of(folder: Path) -> Session:
+    """A session of the runs in a folder."""
+    return Session(
         path=folder,
         command="x",
         tool="x",
         fingerprint=Fingerprint(arch="gfx942"),
         setup=SessionSetup(runner="perf"),
     )
-    return frame_from_logs(opened)
+
+
+def rows_of(folder: Path) -> pd.DataFrame:
+    """Rows of samples.csv of a session's runs."""
+    return frame_from_logs(session_of(folder))
 
 
 def read(folder: Path) -> tuple[Sample, ...]:
@@ -136,6 +140,22 @@ def test_wrong_results_disqualify_a_setting(tmp_path: Path) -> None:
     )
     assert found["ring/ll", 2048].doubt is UnusableReason.EXCLUDED
     assert found["tree/ll", 1024].doubt is None
+
+
+def test_what_was_wrong_before_it_was_timed_is_out(tmp_path: Path) -> None:
+    """It has no row of samples.csv: the session's runs tell that it is excluded, and why."""
+    make(
+        tmp_path,
+        [step("check", "ring/ll"), *timed("tree/ll", 1024, "graph")],
+        told=lambda one, rank: (
+            as_asked(one, rank) | ({"wrong": 1} if str(one.setting) == "ring/ll" else {})
+        ),
+    )
+    assert set(rows_of(tmp_path)["setting"]) == {"tree/ll"}
+    (out,) = excluded(session_of(tmp_path))
+    assert (out.setting, out.reason) == (RING, "it gave wrong results in 1 launch")
+    (notice,) = notices([out])
+    assert (notice.caution, notice.where) == (Caution.WRONG_RESULTS, "runs/1/")
 
 
 def test_a_setting_that_hung_is_out(tmp_path: Path) -> None:
