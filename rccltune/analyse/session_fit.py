@@ -125,6 +125,12 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
     wrong = unusable_notices.wrong_counts(samples)
     fitted_curves = tuple(curve for part in parts for curve in curves(part, wrong))
+    if samples.empty and store.is_swept(opened.path):
+        raise TooLittleDataError(
+            "nothing is measured yet",
+            where=str(opened.path),
+            hint=f"the command that began it goes on: {opened.command}",
+        )
     if not fitted_curves:
         raise TooLittleDataError(
             f"none of the {len(samples)} samples can be used",

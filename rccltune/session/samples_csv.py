@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from rccltune.model.errors import SessionError
 from rccltune.model.schema import LARGEST, NAME, join_mistakes, odd_letters
 from rccltune.model.settings import Setting
-from rccltune.model.text import printable
+from rccltune.model.text import join_lines, printable
 from rccltune.model.times import is_usable, printed
 from rccltune.model.units import MAX_NBYTES
 from rccltune.model.vocabulary import Collective, Placement, UnusableReason
@@ -76,7 +76,7 @@ def _check(path: Path, mistakes: list[tuple[int, str]]) -> None:
 
 def _unreadable(where: str, why: str) -> SessionError:
     return SessionError(
-        f"samples.csv cannot be read: {why}",
+        join_lines(["samples.csv cannot be read:", why], gap=" "),
         where=where,
         hint="delete samples.csv; it is made again from the runs and logs.",
     )

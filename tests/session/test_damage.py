@@ -16,10 +16,11 @@ import rccltune
 from rccltune import api
 from rccltune.analyse.session_fit import fit_session
 from rccltune.cli import run
-from rccltune.model.errors import RccltuneError
+from rccltune.model.errors import RccltuneError, TooLittleDataError
 from rccltune.model.estimate import Estimate
 from rccltune.model.reporter import Reporter
 from rccltune.model.rule import LeftToLibrary, RuleState
+from rccltune.model.text import JoinedLines
 from rccltune.model.verdict import SizeVerdict, Verdict
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
@@ -263,3 +264,27 @@ def test_no_byte_of_a_file_crashes(
         path.write_bytes(content)
         found.append(_wrong(path, folder, what))
     assert [one for one in found if one is not None] == []
+
+
+def test_a_table_that_was_cut_is_told_a_mistake_a_line(sessions: Path, tmp_path: Path) -> None:
+    """Its last row has fewer fields, each of them missing."""
+    folder, path = _copied(sessions, "swept/samples.csv", tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b",false,")])
+    with pytest.raises(RccltuneError) as caught:
+        _opened(folder)
+    # Line breaks of ours are shown as such.
+    assert isinstance(caught.value.message, JoinedLines)
+    assert len(caught.value.message.splitlines()) > 2
+
+
+def test_a_sweep_without_a_time_says_how_it_goes_on(sessions: Path, tmp_path: Path) -> None:
+    """By the command that began it; no sample is to blame."""
+    folder, path = _copied(sessions, "swept/samples.csv", tmp_path)
+    path.unlink()
+    shutil.rmtree(folder / "runs")
+    plain = json.loads((folder / "session.json").read_text())
+    (folder / "session.json").write_text(json.dumps({**plain, "n_samples": 0}))
+    with pytest.raises(TooLittleDataError, match="nothing is measured yet") as caught:
+        fit_session(folder, reporter=_QUIET)
+    assert plain["command"] in f"{caught.value.hint}"
