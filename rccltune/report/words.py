@@ -53,6 +53,8 @@ def marks(shown: SessionContents) -> Iterator[tuple[str, str]]:
     elif _is_cut_short(shown):
         begun = count(shown.trials, "communicator")
         yield "NOT PROVEN", f"A verification was begun ({begun}) and has no verdict."
+    elif any(one.rules and not one.verification for one in shown.files):
+        yield "NOT PROVEN", "There is no verification of the rules as they are now."
     if shown.is_imported:
         whose = f" by {'; '.join(shown.origins)}" if shown.origins else ""
         yield (

@@ -188,7 +188,7 @@ def test_without_a_baseline_the_gain_is_unknown(repository: Path, tmp_path: Path
     tree = chosen(imported(repository, tmp_path / "s"))
     assert lacks(headline(tree), "unknown", "no baseline was measured") == []
     header = text_of(next(tree.iter("header")))
-    assert lacks(header, "IMPORTED", "AMD", "ROCm") == []
+    assert lacks(header, "IMPORTED", "NOT PROVEN", "AMD", "ROCm") == []
     assert "Nothing" not in headline(tree)
     assert check_figures(tree) == 3
 
