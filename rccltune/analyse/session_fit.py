@@ -26,7 +26,7 @@ from rccltune.model.rounding import round_record
 from rccltune.model.schema import Line, Whole
 from rccltune.model.settings import Setting, Target
 from rccltune.session import files, store
-from rccltune.session.samples import excluded, load_frame
+from rccltune.session.samples import damage, excluded, load_frame
 from rccltune.session.samples import notices as session_notices
 from rccltune.session.store import Session
 
@@ -125,6 +125,9 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
     wrong = unusable_notices.wrong_counts(samples)
     fitted_curves = tuple(curve for part in parts for curve in curves(part, wrong))
+    lost = damage(opened)
+    if lost and not fitted_curves:
+        raise TooLittleDataError(lost[0].message, where=lost[0].where, hint=lost[0].remedy)
     if samples.empty and store.is_swept(opened.path):
         raise TooLittleDataError(
             "nothing is measured yet",
@@ -150,7 +153,7 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
         curves=round_record(fitted_curves),
         crossovers=tuple(one for each in candidates for one in crossovers(each)),
         separations=round_record(separate(fitted_curves)),
-        notices=unusable_notices.notices(samples, table, out),
+        notices=(*lost, *unusable_notices.notices(samples, table, out)),
         bypasses=library_behaviour.bypasses(samples),
         excluded=out,
         idle=round_record(library_behaviour.compare_idle(grids)),

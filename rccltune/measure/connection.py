@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rccltune.ranks import plan
+from rccltune.ranks.runs import SENT_AHEAD
 
 # Where rank 0 says its addresses, in the run's folder.
 RENDEZVOUS_FILE: Final = "rendezvous"
@@ -23,8 +24,6 @@ _CONNECT_S: Final = 2.0
 _GREETING_S: Final = 5.0
 _LOOK_S: Final = 0.02
 _WAIT_S: Final = 0.2
-# Lines that are sent ahead of their answers: no rank waits for us, and they fit any buffer.
-_AHEAD: Final = 64
 _BETWEEN_RANKS: Final = "\t"
 _BETWEEN_LINES: Final = "\x1e"
 
@@ -73,7 +72,7 @@ class RankConnection:
             self._send(line)
             if not line.startswith(plan.ANSWER):
                 waiting.append(line)
-            if len(waiting) >= _AHEAD:
+            if len(waiting) >= SENT_AHEAD:
                 oldest = waiting.popleft()
                 yield self._receive(oldest, limit_of(oldest))
         for line in waiting:

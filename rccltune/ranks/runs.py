@@ -34,6 +34,8 @@ END_FILE: Final = "ending.json"
 LOG_FILE: Final = "log.txt"
 # What the library logged of rank 0 before anything was timed.
 LIBRARY_LOG: Final = "log-0.txt"
+# Lines that are sent ahead of their answers: no rank waits for us, and they fit any buffer.
+SENT_AHEAD: Final = 64
 COLUMNS: Final = (
     "line,communicator,step,nbytes,calls,time_us,made,asked,told_bytes,library,answer,registered,"
     "selectable,ran,checked,wrong,trees,tree,signature,bits,note"
@@ -184,6 +186,25 @@ class Run:
     def n_done(self) -> int:
         """Steps that every rank has a row of; they are done in the plan's order."""
         return min((len(rows) for rows in self.ranks), default=0)
+
+    @property
+    def damaged_files(self) -> tuple[Path, ...]:
+        """Files of ranks that have lost rows since it ended.
+
+        Where nothing failed each rank had a row of every step; else none is behind the others by
+        more than the steps that are sent ahead, and a row that its end cut.
+        """
+        if self.ended is None:
+            return ()
+        counts = [len(rows) for rows in self.ranks]
+        most = max(counts, default=0)
+        least = most - SENT_AHEAD - 1 if self.ended.failure else len(self.steps)
+        files = [self.folder / f"rank-{rank}.csv" for rank in range(len(counts))]
+        return tuple(
+            file
+            for file, n in zip(files, counts, strict=True)
+            if n < least or (n == 0 < most and not file.exists())
+        )
 
     @property
     def hidden_choices(self) -> tuple[tuple[str, str], ...]:

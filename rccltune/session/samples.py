@@ -36,6 +36,8 @@ _AS_MEASURED: Final = (
 REPORT_WRONG: Final = (
     "keep the logs and report it to the library's maintainers; no speed is worth it."
 )
+# Of a list, for people.
+_NAMED: Final = 3
 _REGISTERED: Final = {"0": False, "1": True}
 
 
@@ -202,6 +204,28 @@ def bring_up_to_date(folder: Path) -> None:
     opened = store.open_session(folder)
     if store.why_not_current(opened) is not None:
         store.commit(opened, [], frame_from_logs(opened))
+
+
+def damage(opened: Session) -> tuple[Notice, ...]:
+    """One warning for each run that has ended and of which rows are lost.
+
+    Raises:
+        OutputError: a file of a run that cannot be read.
+    """
+    found = ((run, run.damaged_files) for run in runs.read_runs(opened.path))
+    return tuple(
+        Notice(
+            caution=Caution.INCOMPLETE_LOG,
+            message=f"{run.name} has lost rows: "
+            f"{len(files)} of its {run.file.n_ranks} ranks' files cut or missing, and what not all "
+            "ranks have is not used",
+            remedy="copy the session again with all its files, or measure what is lost again with "
+            "the same sweep.",
+            where=", ".join(str(file.relative_to(opened.path)) for file in files[:_NAMED]),
+        )
+        for run, files in found
+        if files
+    )
 
 
 def excluded(opened: Session) -> tuple[ExcludedSetting, ...]:

@@ -288,3 +288,25 @@ def test_a_sweep_without_a_time_says_how_it_goes_on(sessions: Path, tmp_path: Pa
     with pytest.raises(TooLittleDataError, match="nothing is measured yet") as caught:
         fit_session(folder, reporter=_QUIET)
     assert plain["command"] in f"{caught.value.hint}"
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_file_of_a_rank_that_lost_rows_is_named(
+    sessions: Path, tmp_path: Path, *, is_deleted: bool
+) -> None:
+    """Once for its run, whether something is left to fit or nothing."""
+    folder, _ = _copied(sessions, "swept/samples.csv", tmp_path)
+    ends = {end.parent.name: end.parent for end in folder.glob("runs/*/ending.json")}
+    assert samples.damage(store.open_session(folder)) == ()
+    path = ends[max(ends)] / "rank-1.csv"
+    if is_deleted:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().rpartition(b",measure,")[0])
+    (notice,) = samples.damage(store.open_session(folder))
+    assert notice.where == str(path.relative_to(folder))
+    try:
+        told = [one.where for one in fit_session(folder, reporter=_QUIET).warnings]
+    except TooLittleDataError as error:
+        told = [error.where]
+    assert notice.where in told
