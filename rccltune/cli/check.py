@@ -61,6 +61,9 @@ def check(
     with shown_progress(console) as reporter:
         done = run_check(wishes, quick=quick, reporter=reporter)
     console.result(done, text_of(done))
+    if done.exit_code:
+        remedy = _remedy(done) if done.exit_code == 9 else "check again where nothing else runs."
+        console.fail("; ".join((*done.differences, *_holding(done))), where=done.path, hint=remedy)
     context.exit(done.exit_code)
 
 
@@ -93,30 +96,41 @@ def _read_wishes(
 
 def text_of(done: CheckResult) -> JoinedLines:
     """What differs, a row a rule, and what follows."""
-    from rccltune.check.bound import Standing
-
     lines = [f"Not as it was: {one}" for one in done.differences]
     lines += [f"Not compared: {one}" for one in done.unknown]
     if done.rules:
         names = ("collective", "from", "to", "setting", "now", "verified", "standing")
         rows = [_row(one) for one in done.rules]
         lines += [table(names, rows, numeric=(1, 2)), *_reasons(done.rules)]
-        n_holding = sum(one.standing is Standing.HOLDS for one in done.rules)
-        of_all = f"{n_holding} of {len(done.rules)} rules hold"
         is_timed = any(one.gain is not None for one in done.rules)
         how = "six communicators" if is_timed else "one communicator"
-        lines.append(f"{of_all}, after {how} in {done.seconds:.0f} s: {done.path}")
+        lines.append(f"{_holding(done)[0]}, after {how} in {done.seconds:.0f} s: {done.path}")
     elif not done.n_rules:
         lines.append(f"There is no rule in {done.path}: the library chooses by itself")
     elif not done.differences:
         lines.append(f"Library, GPU, mode and rule file are as they were: {done.path}")
     if done.exit_code == 9:
-        keeping = any(one.standing is Standing.OTHER_BITS for one in done.rules)
-        how = "tune --same-bits" if keeping else "tune"
-        lines.append(f"rccltune {how} makes rules for this machine as it is now.")
+        lines.append(_remedy(done))
     if done.simulated and done.rules:
         lines.append("SIMULATED: nothing of this was measured on hardware")
     return join_lines(lines)
+
+
+def _holding(done: CheckResult) -> list[str]:
+    """How many rules hold; nothing where none was measured."""
+    from rccltune.check.bound import Standing
+
+    n_holding = sum(one.standing is Standing.HOLDS for one in done.rules)
+    return [f"{n_holding} of {len(done.rules)} rules hold"] if done.rules else []
+
+
+def _remedy(done: CheckResult) -> str:
+    """Command that makes rules that hold."""
+    from rccltune.check.bound import Standing
+
+    keeping = any(one.standing is Standing.OTHER_BITS for one in done.rules)
+    how = "tune --same-bits" if keeping else "tune"
+    return f"rccltune {how} makes rules for this machine as it is now."
 
 
 def _row(one: CheckedRule) -> tuple[str, ...]:

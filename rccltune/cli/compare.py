@@ -177,7 +177,25 @@ def compare(
         draw(done, done.folder)
     if markdown is not None:
         _write(markdown, done.markdown())
+    _say_verdict(console, done)
     context.exit(done.exit_code)
+
+
+def _say_verdict(console: Console, done: ComparisonResult) -> None:
+    """Say in --json why a comparison ends with 9 or 8."""
+    counts = _counts(done)
+    if done.exit_code == 9:
+        hint = "ranges says at which sizes, and why."
+        console.fail(f"B is slower, wrong or fails: {counts}", where=done.folder or ".", hint=hint)
+    elif done.exit_code:
+        hint = "larger --starts and --budget decide more sizes."
+        console.fail(f"not every size is decided: {counts}", where=done.folder or ".", hint=hint)
+
+
+def _counts(done: ComparisonResult) -> str:
+    """How many sizes have which verdict."""
+    counts = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)
+    return f"{len(done.table)} sizes: {counts}"
 
 
 def _list(console: Console, known: Catalog, options: dict[str, Any]) -> None:
@@ -243,6 +261,12 @@ def _show_bits(console: Console, request: ComparisonRequest, context: click.Cont
     lines = [table(columns, rows, numeric=(1, 3, 4, 6)), *ranges_of(by_name)]
     lines += ["SIMULATED: nothing of this was measured on hardware"] * done.simulated
     console.result(done, join_lines(lines))
+    if n_differing := len(done.differing):
+        console.fail(
+            f"bits differ at {n_differing} of {len(done.rows)} sizes",
+            where=done.folder,
+            hint="sizes says at which.",
+        )
     context.exit(done.exit_code)
 
 
@@ -274,9 +298,8 @@ def text_of(done: ComparisonResult) -> JoinedLines:
     lines += done.explanations
     lines += [str(one) for one in done.bounds]
     lines += done.remarks
-    counts = ", ".join(f"{n} {name}" for name, n in done.counts().items() if n)
     where = f", in {done.folder}" if done.folder else ""
-    lines.append(f"{len(done.table)} sizes: {counts}; {done.how}{where}")
+    lines.append(f"{_counts(done)}; {done.how}{where}")
     if done.simulated:
         lines.append("SIMULATED: nothing of this was measured on hardware")
     return join_lines(lines)

@@ -290,6 +290,10 @@ class Console(Reporter):
         else:
             put(text if is_file else fold([text]))
 
+    def fail(self, error: str, *, where: object, hint: str) -> None:
+        """Say in --json what a verdict is that ends with another code; the text has said it."""
+        self.answer.fields.update(error=error, where=str(where), hint=hint)
+
     def close(self) -> None:
         """Say in one line what there was beside."""
         if self.in_passing:

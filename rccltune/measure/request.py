@@ -252,7 +252,8 @@ def _check_sizes(values: Mapping[str, Any], sweep: Sweep) -> None:
     """Stop where a range is empty, beside a workload that says the sizes, or types are several."""
     if sweep.max_nbytes < sweep.min_nbytes:
         raise CommandLineError(
-            f"--max-bytes {sweep.max_nbytes} is below --min-bytes {sweep.min_nbytes}"
+            f"--max-bytes {sweep.max_nbytes} is below --min-bytes {sweep.min_nbytes}",
+            hint="give a larger --max-bytes, or a smaller --min-bytes.",
         )
     if len(sweep.dtypes) > 1:
         raise CommandLineError(

@@ -200,6 +200,9 @@ def test_two_sessions_are_compared_offline(
     assert run(["compare", "a", "b", "--json"]) == 9
     plain = json.loads(capsys.readouterr().out)
     assert plain["in_turns"] is False
+    assert "B is slower" in plain["error"]
+    assert plain["where"]
+    assert plain["hint"]
     assert {row["verdict"] for row in plain["sizes"]} == {"slower"}
     assert {round(row["ratio"], 2) for row in plain["sizes"]} == {2.0}
     assert run(["compare", "a", "a", "--margin", "50"]) == 0

@@ -109,6 +109,11 @@ def test_rules_of_a_session_hold_until_something_differs(
     rules.write_text(own.read_text())
     assert run(["check", "s", "--quick"]) == 9
     assert lacks(capsys.readouterr().out, "not those that were verified") == []
+    assert run(["check", "s", "--json"]) == 9
+    told = json.loads(capsys.readouterr().out)
+    assert lacks(told["error"], "not those that were verified", "0 of 1 rules hold") == []
+    assert Path(told["where"]).name == rules.name
+    assert "rccltune tune" in told["hint"]
 
 
 def test_a_rule_behind_another_is_no_change(verified: Path) -> None:
