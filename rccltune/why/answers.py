@@ -150,13 +150,9 @@ class SizeAnswers:
 
     def _check_library(self, text: str, kind: AnswerKind = AnswerKind.HIT) -> Reason:
         """A rule that took effect, unless it was measured with another library than this one."""
-        measured, loaded = self._knowledge.file_libraries, self._job.library
-        if (
-            measured
-            and loaded is not None
-            and not any(_is_same_release(one, loaded) for one in measured)
-        ):
-            names = ", ".join(measured)
+        loaded = self._job.library
+        if self._knowledge.is_of_another_library(loaded):
+            names = ", ".join(self._knowledge.file_libraries)
             return Reason(
                 AnswerKind.OTHER_LIBRARY,
                 f"{text}, but the rules were measured with {names} and the job loads {loaded}",
@@ -395,14 +391,3 @@ def _list_ran(ran: Sequence[Setting]) -> str:
 def _differs(requested: Setting, ran: Setting) -> bool:
     """Whether another algorithm or protocol ran; channels are an upper bound and tell nothing."""
     return requested.contradicts(cell_of(ran))
-
-
-def _is_same_release(measured: str, loaded: str) -> bool:
-    """Whether two libraries are of one family and release; builds of one release count as one."""
-    one, other = measured.split(), loaded.split()
-    same_family = len(one) < 2 or one[0] == other[0]
-    return same_family and _release(one[-1]) == _release(other[-1])
-
-
-def _release(text: str) -> tuple[str, ...]:
-    return tuple(text.replace("-", "+").split("+")[0].split(".")[:3])

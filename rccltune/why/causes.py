@@ -44,6 +44,19 @@ def _find_causes(
     if not starts and not _applies_rules(job):
         yield from find_why_not_loaded(job)
     yield from _find_differing_starts(starts)
+    read = {one.sha256: one.path for one in starts if one.sha256}
+    # One that differs, and was measured with the library of the job, may be a newer one.
+    if (
+        read
+        and knowledge.file_sha256 not in ("", *read)
+        and knowledge.is_of_another_library(job.library)
+    ):
+        yield Reason(
+            AnswerKind.OTHER_FILE,
+            f"the job read {', '.join(sorted(read.values()))}, and {knowledge.file_name} is "
+            "another file",
+            "name the file that the job read, or " + remedies.SAME_FILE,
+        )
     idle = [one for one in starts if one.how == "without rules"]
     if idle:
         yield _explain_start(idle[0], job, "the plugin is loaded and idle", knowledge)

@@ -94,6 +94,14 @@ class JobKnowledge:
             self._arch = file.arch_or_vendor
         self.is_amd = vendor_of(self._arch) is Vendor.AMD
 
+    def is_of_another_library(self, loaded: str | None) -> bool:
+        """Whether the file is known to be measured with other releases than a job loads."""
+        return (
+            bool(self.file_libraries)
+            and loaded is not None
+            and not any(_is_same_release(one, loaded) for one in self.file_libraries)
+        )
+
     def find_overwrite(self, library: str | None, key: Key, requested: Setting) -> Overwrite | None:
         """What the library sets, or may set, after a tuner answered something else."""
         where, collective, nbytes = key
@@ -162,3 +170,14 @@ def _scale(where: CommunicatorScale) -> Scale | None:
     if where.n_nodes is None or where.n_ranks is None or where.n_ranks < where.n_nodes:
         return None
     return Scale(n_nodes=where.n_nodes, n_ranks=where.n_ranks)
+
+
+def _is_same_release(measured: str, loaded: str) -> bool:
+    """Whether two libraries are of one family and release; builds of one release count as one."""
+    one, other = measured.split(), loaded.split()
+    same_family = len(one) < 2 or one[0] == other[0]
+    return same_family and _release(one[-1]) == _release(other[-1])
+
+
+def _release(text: str) -> tuple[str, ...]:
+    return tuple(text.replace("-", "+").split("+")[0].split(".")[:3])

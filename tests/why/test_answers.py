@@ -390,6 +390,16 @@ def test_another_library_than_the_rules_were_measured_with(
         assert lacks(found.text, f"{measured}", "RCCL", "2.28.3-SIMULATED") == []
 
 
+def test_another_file_than_the_job_read_is_said_before_its_library(jobs: Jobs) -> None:
+    """The library that it was measured with is not what the job lacks."""
+    read = jobs.rules()
+    other = jobs.rules(RULES.replace("RCCL 2.28.3-SIMULATED", "NCCL 2.28.9"), "other.csv")
+    found = ask(jobs.run(env=jobs.with_plugin(read)), rules=other)
+    assert kinds(found) == [AnswerKind.OTHER_FILE]
+    assert lacks(found.answers[0].text, str(read), str(other)) == []
+    assert not any("LD_LIBRARY_PATH" in (one.remedy or "") for one in found.remarks)
+
+
 # --- what files cannot tell -----------------------------------------------------------------------
 
 
