@@ -55,7 +55,7 @@ def _find_causes(
             AnswerKind.OTHER_FILE,
             f"the job read {', '.join(sorted(read.values()))}, and {knowledge.file_name} is "
             "another file",
-            "name the file that the job read, or " + remedies.SAME_FILE,
+            "give rccltune why the file that the job read",
         )
     idle = [one for one in starts if one.how == "without rules"]
     if idle:
