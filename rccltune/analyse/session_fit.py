@@ -25,6 +25,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rounding import round_record
 from rccltune.model.schema import Line, Whole
 from rccltune.model.settings import Setting, Target
+from rccltune.ranks import runs
 from rccltune.session import files, store
 from rccltune.session.samples import damage, excluded, load_frame
 from rccltune.session.samples import notices as session_notices
@@ -125,7 +126,8 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
     table = points.by_communicator(points.usable(samples)) if is_apart else parts[0]
     wrong = unusable_notices.wrong_counts(samples)
     fitted_curves = tuple(curve for part in parts for curve in curves(part, wrong))
-    lost = damage(opened)
+    session_runs = runs.read_runs(opened.path)
+    lost = damage(opened.path, session_runs)
     if lost and not fitted_curves:
         raise TooLittleDataError(lost[0].message, where=lost[0].where, hint=lost[0].remedy)
     if samples.empty and store.is_swept(opened.path):
@@ -140,7 +142,7 @@ def _fit_samples(opened: Session, samples: pd.DataFrame, digest: str) -> FitResu
             where=str(opened.path / store.SAMPLES),
             hint="its column 'unusable' says why for each of them.",
         )
-    out = excluded(opened)
+    out = excluded(session_runs)
     grids = list(points.grids(table))
     options = ChoiceOptions(arch=opened.fingerprint.arch_or_vendor)
     candidates = candidates_in(grids, samples, options)
@@ -172,4 +174,5 @@ def _read(opened: Session, digest: str) -> FitResult | None:
     if read is None:
         return None
     # Not from the file: a failed launch changes no sample, and so no file.
-    return FitResult(session=opened, **_fields_of(read) | {"excluded": excluded(opened)})
+    out = excluded(runs.read_runs(opened.path))
+    return FitResult(session=opened, **_fields_of(read) | {"excluded": out})

@@ -57,9 +57,9 @@ def check(
     """
     from rccltune.check.holding import check as run_check
 
-    wishes = _read_wishes(console, where, rules, options)
+    rules_to_check = _read_rules_to_check(console, where, rules, options)
     with shown_progress(console) as reporter:
-        done = run_check(wishes, quick=quick, reporter=reporter)
+        done = run_check(rules_to_check, quick=quick, reporter=reporter)
     console.result(done, text_of(done))
     if done.exit_code:
         remedy = _remedy(done) if done.exit_code == 9 else "check again where nothing else runs."
@@ -67,7 +67,7 @@ def check(
     context.exit(done.exit_code)
 
 
-def _read_wishes(
+def _read_rules_to_check(
     console: Console, where: Path | None, rules: Path | None, options: dict[str, Any]
 ) -> RulesToCheck:
     """What is checked: a rule file, a folder that deploy made, or a session."""

@@ -124,11 +124,12 @@ def _verifying(rules: Path, home: Path) -> str:
 def _other_mode(file: RuleFile, mode: Mode) -> str | None:
     """The mode that a file requires, where that is another one."""
     required = dict(file.requires)
-    wishes = {"compute": mode.compute, "memory": mode.memory}
+    mode_parts = {"compute": mode.compute, "memory": mode.memory}
     differs = any(
-        wishes[key] and key in required and required[key].upper() != wishes[key] for key in wishes
+        mode_parts[key] and key in required and required[key].upper() != mode_parts[key]
+        for key in mode_parts
     )
-    words = [required[key].lower() for key in wishes if key in required]
+    words = [required[key].lower() for key in mode_parts if key in required]
     return "-".join(words) if differs else None
 
 

@@ -206,13 +206,14 @@ def bring_up_to_date(folder: Path) -> None:
         store.commit(opened, [], frame_from_logs(opened))
 
 
-def damage(opened: Session) -> tuple[Notice, ...]:
+def damage(session: Path, session_runs: Iterable[Run]) -> tuple[Notice, ...]:
     """One warning for each run that has ended and of which rows are lost.
 
-    Raises:
-        OutputError: a file of a run that cannot be read.
+    Args:
+        session: its folder.
+        session_runs: all of them.
     """
-    found = ((run, run.damaged_files) for run in runs.read_runs(opened.path))
+    damaged = ((run, run.damaged_files) for run in session_runs)
     return tuple(
         Notice(
             caution=Caution.INCOMPLETE_LOG,
@@ -221,22 +222,18 @@ def damage(opened: Session) -> tuple[Notice, ...]:
             "ranks have is not used",
             remedy="copy the session again with all its files, or measure what is lost again with "
             "the same sweep.",
-            where=", ".join(str(file.relative_to(opened.path)) for file in files[:_NAMED]),
+            where=", ".join(str(file.relative_to(session)) for file in files[:_NAMED]),
         )
-        for run, files in found
+        for run, files in damaged
         if files
     )
 
 
-def excluded(opened: Session) -> tuple[ExcludedSetting, ...]:
-    """Settings of a session that are measured no more.
-
-    Raises:
-        OutputError: a file of a run that cannot be read.
-    """
-    measured = runs.read_runs(opened.path)
+def excluded(session_runs: Sequence[Run]) -> tuple[ExcludedSetting, ...]:
+    """Settings that are measured no more, by all runs of a session."""
     # Every verb asks: few runs have wrong results, and a table of all rows takes long.
-    return find_excluded(measured, rows.rows_of_runs(filter(rows.has_wrong_results, measured)))
+    wrong = [run for run in session_runs if rows.has_wrong_results(run)]
+    return find_excluded(session_runs, rows.rows_of_runs(wrong) if wrong else None)
 
 
 def notices(settings: Iterable[ExcludedSetting]) -> tuple[Notice, ...]:

@@ -152,7 +152,7 @@ def test_what_was_wrong_before_it_was_timed_is_out(tmp_path: Path) -> None:
         ),
     )
     assert set(rows_of(tmp_path)["setting"]) == {"tree/ll"}
-    (out,) = excluded(session_of(tmp_path))
+    (out,) = excluded(runs.read_runs(tmp_path))
     assert (out.setting, out.reason) == (RING, "it gave wrong results in 1 launch")
     (notice,) = notices([out])
     assert (notice.caution, notice.where) == (Caution.WRONG_RESULTS, "runs/1/")

@@ -22,6 +22,7 @@ from rccltune.model.reporter import Reporter
 from rccltune.model.rule import LeftToLibrary, RuleState
 from rccltune.model.text import JoinedLines
 from rccltune.model.verdict import SizeVerdict, Verdict
+from rccltune.ranks import runs
 from rccltune.rules.stored_choice import read_choice
 from rccltune.session import samples, store
 from rccltune.verify.verdict_file import RuleVerdict, VerdictFile
@@ -47,7 +48,7 @@ _QUIET: Final = Reporter()
 
 def _made(folder: Path) -> None:
     opened = store.open_session(folder)
-    samples.excluded(opened)
+    samples.excluded(runs.read_runs(folder))
     samples.frame_from_logs(opened)
 
 
@@ -297,13 +298,13 @@ def test_a_file_of_a_rank_that_lost_rows_is_named(
     """Once for its run, whether something is left to fit or nothing."""
     folder, _ = _copied(sessions, "swept/samples.csv", tmp_path)
     ends = {end.parent.name: end.parent for end in folder.glob("runs/*/ending.json")}
-    assert samples.damage(store.open_session(folder)) == ()
+    assert samples.damage(folder, runs.read_runs(folder)) == ()
     path = ends[max(ends)] / "rank-1.csv"
     if is_deleted:
         path.unlink()
     else:
         path.write_bytes(path.read_bytes().rpartition(b",measure,")[0])
-    (notice,) = samples.damage(store.open_session(folder))
+    (notice,) = samples.damage(folder, runs.read_runs(folder))
     assert notice.where == str(path.relative_to(folder))
     try:
         told = [one.where for one in fit_session(folder, reporter=_QUIET).warnings]
