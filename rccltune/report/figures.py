@@ -124,7 +124,8 @@ def _verified_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
     # What is no rule's has no band.
     inside = verdicts[["low", "high"]].where(is_ruled, axis=0)
     drawn: pd.DataFrame = verdicts.assign(ratio=verdicts["ratio"].where(is_shown), **inside)
-    return drawn
+    # The axis of sizes ends where the last point does.
+    return drawn[is_shown] if is_shown.any() else drawn
 
 
 def _swept_gains(axes: Axes, tables: FigureTables) -> pd.DataFrame:
